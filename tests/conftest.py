@@ -1,0 +1,42 @@
+"""Fixtures that every test may use: real releases, and a Git sealed from the user's settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import stock as stock_releases
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--vllm-tree",
+        metavar="DIR",
+        default=None,
+        help="run the hunk tests on this patched tree (a folder with vllm/ in it) alone",
+    )
+
+
+class Stock:
+    """Pristine releases by version; what it returns is shared and must not be written to."""
+
+    def __call__(self, version: str, distribution: str = "vllm") -> Path:
+        return stock_releases.release(version, distribution)
+
+
+@pytest.fixture(scope="session")
+def stock() -> Stock:
+    return Stock()
+
+
+@pytest.fixture(autouse=True)
+def sealed_git(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No user's git configuration, identity or date reaches a test."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "A Tester")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "tester@example.com")
+        monkeypatch.setenv(f"GIT_{role}_DATE", "2026-12-01T00:00:00+0000")
