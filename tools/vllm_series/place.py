@@ -1,0 +1,531 @@
+"""Where a hunk belongs in a file: the rules of placement, pure, with no way to guess.
+
+A file whose blob id is the recorded pre-image takes every hunk at its recorded line. Any other file
+takes a hunk only where its context and removed lines stand to the byte, once inside the hunk's
+scope, in order and without overlap; there is no fuzz and no white space rule. Where that fails the
+answer is a verdict with a reason and the nearest place as a diff, and the file stays as it is.
+
+Two kinds of section heading bind a hunk. A heading that this tool wrote is the qualified name of
+the scope that holds the change; it must hold in the target's syntax tree, before and after. A
+heading of git is the last line above the hunk that looks like a definition
+(gitattributes(5), "Defining a custom hunk-header"); it can only refuse a place, never choose one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from vllm_series.patch import NO_BLOB, FileChange, Hunk
+from vllm_series.verdicts import Verdict, worst
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vllm_series.scope import Scopes
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One hunk in one file.
+
+    `line` is the 1-based line of the old text where the pre-image starts, `offset` how far that is
+    from the recorded line; both are None where the hunk is not placed. `scope` is the qualified
+    name, None where no syntax tree was needed or there is none. `reason` is a sentence for every
+    verdict that is not a placement, `candidate` the nearest place as a diff.
+    """
+
+    hunk: Hunk
+    verdict: Verdict
+    line: int | None = None
+    offset: int | None = None
+    scope: str | None = None
+    reason: str = ""
+    candidate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlacement:
+    """Every hunk of one file change, and the text that results when all of them are placed.
+
+    `result` is None when any hunk is refused. `pristine` says that the file's blob id is the
+    recorded pre-image.
+    """
+
+    placements: tuple[Placement, ...]
+    result: bytes | None
+    pristine: bool
+
+    @property
+    def verdict(self) -> Verdict:
+        return worst([placement.verdict for placement in self.placements])
+
+
+def blob_id(text: bytes) -> str:
+    """Git's object id of a file's bytes (SHA-1)."""
+    return hashlib.sha1(b"blob %d\0" % len(text) + text, usedforsecurity=False).hexdigest()
+
+
+def is_blob(text: bytes, recorded: str | None) -> bool:
+    """Whether `recorded`, a blob id or its first seven or more digits, is that of `text`."""
+    if recorded is None or len(recorded) < 7 or not recorded.strip("0"):
+        return False
+    return blob_id(text).startswith(recorded)
+
+
+def place(change: FileChange, text: bytes, path: str, *, binding: bool) -> FilePlacement:
+    """Place every hunk of `change` in `text`, the file at `path` as it is now.
+
+    `binding` says that the hunks' headings are scopes written by this tool. The change's kind is
+    not looked at: `text` is what the hunks speak of, empty for a file to be created.
+    """
+    lines = io.BytesIO(text).readlines()
+    if is_blob(text, change.old_id):
+        return _place_pristine(change.hunks, lines, binding)
+    if change.hunks and is_blob(text, change.new_id):
+        already = tuple(
+            Placement(hunk, Verdict.APPLIED, hunk.new_start, 0, _bound(hunk, binding))
+            for hunk in change.hunks
+        )
+        return FilePlacement(already, text, pristine=False)
+    search = _Search(lines, text, path, binding)
+    placed = _in_order([search.place(hunk) for hunk in change.hunks])
+    if all(placement.verdict is Verdict.APPLIED for placement in placed) and placed:
+        return FilePlacement(tuple(placed), text, pristine=False)
+    if not all(p.verdict in (Verdict.EXACT, Verdict.OFFSET) for p in placed):
+        return FilePlacement(tuple(placed), None, pristine=False)
+    result = splice(lines, placed)
+    checked = tuple(search.confirm(placement, result, placed) for placement in placed)
+    if any(not p.verdict.fits for p in checked):
+        return FilePlacement(checked, None, pristine=False)
+    return FilePlacement(checked, result, pristine=False)
+
+
+def splice(lines: Sequence[bytes], placements: Sequence[Placement]) -> bytes:
+    """The text after putting every placed hunk's post-image where its pre-image stands."""
+    out: list[bytes] = []
+    position = 0
+    for placement in placements:
+        assert placement.line is not None
+        start = placement.line - 1
+        out.extend(lines[position:start])
+        out.extend(placement.hunk.post)
+        position = start + placement.hunk.old_count
+    out.extend(lines[position:])
+    return b"".join(out)
+
+
+def _place_pristine(hunks: Sequence[Hunk], lines: list[bytes], binding: bool) -> FilePlacement:
+    """The file is the recorded pre-image: recorded places, and the text must agree with them."""
+    placements = []
+    for hunk in hunks:
+        start = hunk.first_line - 1
+        if lines[start : start + hunk.old_count] == hunk.pre:
+            placements.append(Placement(hunk, Verdict.EXACT, start + 1, 0, _bound(hunk, binding)))
+        else:
+            reason = (
+                f"the file is the recorded pre-image, but its line {start + 1} is not what the "
+                "hunk says: the patch was edited by hand"
+            )
+            candidate = _diff(hunk.pre, lines[start : start + hunk.old_count], start)
+            placements.append(Placement(hunk, Verdict.DRIFTED, reason=reason, candidate=candidate))
+    fits = all(placement.verdict is Verdict.EXACT for placement in placements)
+    result = splice(lines, placements) if fits else None
+    return FilePlacement(tuple(placements), result, pristine=True)
+
+
+def _bound(hunk: Hunk, binding: bool) -> str | None:
+    return hunk.heading.decode("utf-8", "replace") or None if binding else None
+
+
+def _in_order(placements: list[Placement]) -> list[Placement]:
+    """Refuse a hunk that stands before the end of the one in front of it."""
+    end = 1
+    result = []
+    for placement in placements:
+        if placement.line is not None:
+            if placement.line < end:
+                result.append(
+                    replace(
+                        placement,
+                        verdict=Verdict.DRIFTED,
+                        line=None,
+                        offset=None,
+                        reason=f"its text stands at line {placement.line}, before the end of the "
+                        "hunk in front of it: the order of the two has changed",
+                    )
+                )
+                continue
+            count = (
+                placement.hunk.new_count
+                if placement.verdict is Verdict.APPLIED
+                else placement.hunk.old_count
+            )
+            end = placement.line + count
+        result.append(placement)
+    return result
+
+
+class _Search:
+    """Places the hunks of one file that is not the recorded pre-image."""
+
+    def __init__(self, lines: list[bytes], text: bytes, path: str, binding: bool) -> None:
+        self.lines = lines
+        self.text = text
+        self.path = path
+        self.binding = binding
+        self._scopes: Scopes | None = None
+        self._parsed = False
+
+    @property
+    def scopes(self) -> Scopes | None:
+        """The syntax tree's scopes, read when a question needs them."""
+        if not self._parsed:
+            from vllm_series.scope import Scopes
+
+            self._scopes = Scopes.of(self.text, self.path)
+            self._parsed = True
+        return self._scopes
+
+    def is_python(self) -> bool:
+        from vllm_series.scope import is_python
+
+        return is_python(self.path)
+
+    def place(self, hunk: Hunk) -> Placement:
+        if not hunk.has_context and not (hunk.old_count == 0 and not self.lines):
+            return self.refused(
+                hunk,
+                Verdict.DRIFTED,
+                "it has no context lines, so only the recorded blob id could place it, and this "
+                "file is another",
+            )
+        bound = _bound(hunk, self.binding)
+        if bound is not None and self.scopes is None and self.is_python():
+            return self.refused(
+                hunk, Verdict.DRIFTED, f"the file does not parse, so {bound} cannot be looked up"
+            )
+        everywhere = list(self.matches(hunk.pre, hunk))
+        inside = [line for line in everywhere if self.admits(hunk, line, bound)]
+        done = [
+            line for line in self.matches(hunk.post, hunk) if self.admits_post(hunk, line, bound)
+        ]
+        if done and not inside:
+            if len(done) == 1:
+                return Placement(hunk, Verdict.APPLIED, done[0], None, bound)
+            return self.refused(
+                hunk, Verdict.AMBIGUOUS, f"its result stands already {len(done)} times"
+            )
+        if done and len(inside) == 1 and b"+" in hunk.ops:
+            first, last = inside[0], inside[0] + len(hunk.pre)
+            if any(line < last and first < line + len(hunk.post) for line in done):
+                return self.refused(
+                    hunk,
+                    Verdict.AMBIGUOUS,
+                    f"both its old and its new text stand at line {done[0]}: it may be applied",
+                )
+        if len(inside) == 1:
+            return self.found(hunk, inside[0], bound)
+        if inside:
+            where = f" of {bound}" if bound else ""
+            return self.refused(
+                hunk,
+                Verdict.AMBIGUOUS,
+                f"its text stands {len(inside)} times{where}, at lines {_numbers(inside)}",
+            )
+        return self.not_inside(hunk, everywhere, bound)
+
+    def found(self, hunk: Hunk, line: int, bound: str | None) -> Placement:
+        offset = line - hunk.first_line
+        verdict = Verdict.OFFSET if offset else Verdict.EXACT
+        if bound is None and (other := self.contradicts_hint(hunk, line)):
+            return self.refused(
+                hunk,
+                Verdict.MOVED,
+                f"its text stands once, at line {line}, but below {other}, not below "
+                f"{self.hint(hunk)}",
+                line,
+            )
+        return Placement(hunk, verdict, line, offset, bound)
+
+    def not_inside(self, hunk: Hunk, everywhere: list[int], bound: str | None) -> Placement:
+        if bound is not None and len(everywhere) == 1:
+            scopes = self.scopes
+            there = (
+                _names(scopes.at_insertion(self.change_line(hunk, everywhere[0])))
+                if (scopes)
+                else "elsewhere"
+            )
+            return self.refused(
+                hunk,
+                Verdict.MOVED,
+                f"its text stands once, at line {everywhere[0]}, but in {there}, not in {bound}",
+                everywhere[0],
+            )
+        if bound is not None and self.scopes is not None and not self.known(bound):
+            return self.refused(hunk, Verdict.DRIFTED, f"there is no {bound} in this file")
+        where = bound or self.hint(hunk)
+        if where and (lines := self.range_of(where)):
+            where = f"{where} (lines {lines[0]} to {lines[1]})"
+        return self.refused(
+            hunk,
+            Verdict.DRIFTED,
+            f"its text does not stand in {where or 'this file'}{self.nearly(hunk)}",
+        )
+
+    # -- matching -------------------------------------------------------------------------------
+
+    def matches(self, wanted: list[bytes], hunk: Hunk) -> Iterator[int]:
+        """Every 1-based line where `wanted` stands.
+
+        As in git apply, a hunk that ends without context belongs at the end of the file, and one
+        that starts at line 1 without context belongs at its beginning.
+        """
+        size = len(wanted)
+        at_end = hunk.trailing == 0
+        at_start = hunk.leading == 0 and hunk.first_line <= 1
+        lines = self.lines
+        if not size:
+            if not lines:
+                yield 1
+            return
+        index = -1
+        while True:
+            try:
+                index = lines.index(wanted[0], index + 1)
+            except ValueError:
+                return
+            if lines[index : index + size] != wanted:
+                continue
+            if (at_end and index + size != len(lines)) or (at_start and index):
+                continue
+            yield index + 1
+
+    def change_line(self, hunk: Hunk, line: int) -> int:
+        """The line in front of the hunk's first change when its pre-image starts at `line`."""
+        return line + hunk.leading - 1
+
+    def admits(self, hunk: Hunk, line: int, bound: str | None) -> bool:
+        """Whether a pre-image at `line` changes lines of `bound` alone; `confirm` is stricter."""
+        return self.inside(bound, [*_removed(hunk, line), *_insertions(hunk, line)])
+
+    def admits_post(self, hunk: Hunk, line: int, bound: str | None) -> bool:
+        """Whether a post-image at `line` stands in `bound`; the added lines are in the file."""
+        undo = hunk.reversed()
+        return self.inside(bound, [*_removed(undo, line), *_insertions(undo, line)])
+
+    def inside(self, bound: str | None, numbers: list[int]) -> bool:
+        """Whether all lines lie in the range of `bound`; True where nothing binds the hunk."""
+        from vllm_series.scope import MODULE
+
+        if bound is None or bound == MODULE or self.scopes is None:
+            return True
+        span = self.range_of(bound)
+        return span is not None and all(span[0] <= number <= span[1] for number in numbers)
+
+    def confirm(
+        self, placement: Placement, result: bytes, placed: Sequence[Placement]
+    ) -> Placement:
+        """Hold the heading against the syntax trees before and after the change."""
+        bound = _bound(placement.hunk, self.binding)
+        if bound is None or self.scopes is None:
+            return placement
+        from vllm_series.scope import Scopes
+
+        after = Scopes.of(result, self.path)
+        if after is None:
+            return replace(
+                placement,
+                verdict=Verdict.DRIFTED,
+                reason="the result does not parse",
+            )
+        assert placement.line is not None
+        shift = sum(
+            other.hunk.new_count - other.hunk.old_count
+            for other in placed
+            if other.line is not None and other.line < placement.line
+        )
+        scope = change_scope(
+            placement.hunk, self.scopes, after, placement.line, placement.line + shift
+        )
+        if scope == bound:
+            return replace(placement, scope=scope)
+        return replace(
+            placement,
+            verdict=Verdict.MOVED,
+            line=None,
+            offset=None,
+            reason=f"at line {placement.line} it would change {scope}, not {bound}",
+        )
+
+    # -- headings -------------------------------------------------------------------------------
+
+    def hint(self, hunk: Hunk) -> str:
+        """The definition that git's heading names: qualified where the file has just one."""
+        from vllm_series.scope import defined_name
+
+        name = defined_name(hunk.heading)
+        if name is None:
+            return ""
+        known = self.scopes.names() if self.scopes else ()
+        qualified = [full for full in known if full.split(".")[-1] == name]
+        return qualified[0] if len(qualified) == 1 else name
+
+    def contradicts_hint(self, hunk: Hunk, line: int) -> str:
+        """What git would write above a hunk at `line`, where that names another definition.
+
+        Which of its two drivers git used cannot be seen in a heading, so either may agree.
+        """
+        from vllm_series.scope import HeadingDriver, defined_name, git_function_line
+
+        name = defined_name(hunk.heading)
+        if not hunk.heading:
+            return ""
+        seen = [git_function_line(self.lines, line, driver) for driver in HeadingDriver]
+        if name is None:
+            # Not a definition: it must stand as it is, or no definition may stand there.
+            if hunk.heading in seen:
+                return ""
+            found = git_function_line(self.lines, line, HeadingDriver.DEFAULT)
+            return (defined_name(found) if found else None) or ""
+        names = [defined_name(found) for found in seen if found]
+        if name in names:
+            return ""
+        return next((other for other in names if other), "no definition")
+
+    def known(self, bound: str) -> bool:
+        from vllm_series.scope import MODULE
+
+        return bound == MODULE or self.range_of(bound) is not None
+
+    def range_of(self, name: str) -> tuple[int, int] | None:
+        return self.scopes.ranges(name) if self.scopes else None
+
+    # -- refusals -------------------------------------------------------------------------------
+
+    def refused(
+        self, hunk: Hunk, verdict: Verdict, reason: str, line: int | None = None
+    ) -> Placement:
+        scope = _bound(hunk, self.binding) or self.hint(hunk) or None
+        return Placement(
+            hunk, verdict, None, None, scope, reason, self.candidate(hunk, scope, line)
+        )
+
+    def nearly(self, hunk: Hunk) -> str:
+        """A word on texts that differ in line endings or white space alone."""
+        wanted = hunk.pre
+        for fold, word in (
+            (lambda line: line.rstrip(b"\r\n"), "line endings"),
+            (lambda line: b" ".join(line.split()), "white space"),
+        ):
+            folded = [fold(line) for line in wanted]
+            size = len(folded)
+            target = [fold(line) for line in self.lines]
+            if any(
+                target[index : index + size] == folded for index in range(len(target) - size + 1)
+            ):
+                return f"; the only difference is in {word}"
+        return ""
+
+    def candidate(self, hunk: Hunk, scope: str | None, line: int | None) -> str:
+        """The nearest place as a diff from what the hunk expects to what stands there."""
+        wanted = hunk.pre
+        if line is not None:
+            start = line - 1
+        else:
+            span = self.range_of(scope) if scope else None
+            low, high = (span[0] - 1, span[1]) if span else (0, len(self.lines))
+            low, high = max(0, low - len(wanted)), min(len(self.lines), high + len(wanted))
+            start = _nearest(wanted, self.lines[low:high], hunk.first_line - 1 - low) + low
+        there = self.lines[start : start + len(wanted)]
+        if not there:
+            return ""
+        return _diff(wanted, there, start)
+
+
+_PLUS, _MINUS = ord("+"), ord("-")
+
+
+def _removed(hunk: Hunk, line: int) -> list[int]:
+    """Lines of the old text that the hunk removes when its pre-image starts at `line`."""
+    ops = [op for op in hunk.ops if op != _PLUS]
+    return [line + index for index, op in enumerate(ops) if op == _MINUS]
+
+
+def _insertions(hunk: Hunk, line: int) -> list[int]:
+    """For every run of added lines, the old line in front of it (0 is the start of the file)."""
+    result = []
+    number = line - 1
+    previous = 0
+    for op in hunk.ops:
+        if op == _PLUS:
+            if previous != _PLUS:
+                result.append(number)
+        else:
+            number += 1
+        previous = op
+    return result
+
+
+def _nearest(wanted: list[bytes], there: list[bytes], expected: int) -> int:
+    """Index in `there` around which most lines of `wanted` stand; ties go to `expected`."""
+    votes: dict[int, int] = {}
+    known: dict[bytes, list[int]] = {}
+    for index, line in enumerate(there):
+        if line.strip():
+            known.setdefault(line, []).append(index)
+    for index, line in enumerate(wanted):
+        places = known.get(line, [])
+        for place_ in places if len(places) <= 8 else ():
+            start = max(0, place_ - index)
+            votes[start] = votes.get(start, 0) + 1
+    if not votes:
+        return max(0, min(expected, len(there) - len(wanted)))
+    return min(votes, key=lambda start: (-votes[start], abs(start - expected)))
+
+
+def _diff(wanted: Sequence[bytes], there: Sequence[bytes], start: int) -> str:
+    """A diff from the hunk's lines to those of the tree that begin at 0-based `start`."""
+
+    def shown(lines: Sequence[bytes]) -> list[str]:
+        return [line.decode("utf-8", "backslashreplace").rstrip("\n") for line in lines]
+
+    body = difflib.unified_diff(
+        shown(wanted),
+        shown(there),
+        "the hunk expects",
+        f"line {start + 1} holds",
+        lineterm="",
+        n=len(wanted),
+    )
+    return "\n".join(line.replace("\r", "\\r") for line in body if not line.startswith("@@"))
+
+
+def _numbers(lines: Sequence[int]) -> str:
+    shown = ", ".join(map(str, lines[:5]))
+    return shown + (", …" if len(lines) > 5 else "")
+
+
+def _names(scopes: frozenset[str]) -> str:
+    return " or ".join(sorted(scopes, key=lambda name: (-len(name), name)))
+
+
+def change_scope(hunk: Hunk, before: Scopes, after: Scopes, line: int, new_line: int) -> str:
+    """The scope that a hunk changes: its pre-image starts at `line` of the text that `before`
+    describes, its post-image at `new_line` of the one that `after` describes."""
+    from vllm_series.scope import of_change
+
+    return of_change(
+        before,
+        after,
+        _removed(hunk, line),
+        _removed(hunk.reversed(), new_line),
+        _insertions(hunk, line),
+    )
+
+
+def is_no_blob(recorded: str | None) -> bool:
+    """Whether an `index` line's id stands for no file at all."""
+    return recorded is not None and NO_BLOB.startswith(recorded[:40])

@@ -1,0 +1,359 @@
+"""From patches and a tree to a plan: every result in memory, every verdict said, nothing written.
+
+Patches are planned on top of each other. One that fails leaves the texts as they were, so that the
+later ones are still judged; a patch that `Needs:` it is blocked. A plan is good only as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+from vllm_series.errors import PatchFormatError
+from vllm_series.patch import FileChange, Kind, Patch, strip_level
+from vllm_series.place import Placement, blob_id, is_blob, place
+from vllm_series.steps import FileStep, PatchStep
+from vllm_series.verdicts import Verdict, worst
+
+PACKAGE = "vllm"
+_MODES = {"100644": 0o644, "100755": 0o755}
+
+Read = Callable[[str], "bytes | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """One file change in one tree. `path` is relative to the tree; the new one for a rename.
+
+    `reason` explains a verdict that no single hunk explains (a missing file, a name that is taken).
+    `pristine` says that the file is the recorded pre-image, byte for byte.
+    """
+
+    change: FileChange
+    path: str
+    verdict: Verdict
+    placements: tuple[Placement, ...]
+    reason: str = ""
+    pristine: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PatchPlan:
+    """One patch in one tree. `step` is what would be written, None unless the patch is placed.
+
+    `notes` are warnings that do not stop it.
+    """
+
+    patch: Patch
+    verdict: Verdict
+    files: tuple[FilePlan, ...]
+    step: PatchStep | None
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        return self.step is None and self.verdict is not Verdict.APPLIED
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every patch in order."""
+
+    patches: tuple[PatchPlan, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether all of it may be written."""
+        return not any(patch.refused for patch in self.patches)
+
+    @property
+    def steps(self) -> tuple[PatchStep, ...]:
+        """What to write, in order; patches that the tree already holds are not among them."""
+        return tuple(patch.step for patch in self.patches if patch.step is not None)
+
+    def results(self) -> dict[str, tuple[bytes | None, bytes | None]]:
+        """Every file's text before the first patch and after the last; None: no such file."""
+        texts: dict[str, tuple[bytes | None, bytes | None]] = {}
+        for step in self.steps:
+            for file in step.files:
+                first = texts[file.path][0] if file.path in texts else file.before
+                texts[file.path] = (first, file.after)
+        return texts
+
+
+def make_plan(
+    patches: Sequence[Patch],
+    read: Read,
+    *,
+    present: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+) -> Plan:
+    """Plan `patches` in order on the files that `read` gives (None: no such file).
+
+    `present` names the patches that the tree holds already, for `Needs:`. `exclude` takes path
+    patterns (as `git apply --exclude`) whose changes are left out.
+    """
+    overlay = _Overlay(read)
+    plans: list[PatchPlan] = []
+    done = set(present)
+    for patch in patches:
+        missing = [need for need in patch.trailer("Needs") if not _among(need, done)]
+        if missing:
+            plans.append(_blocked(patch, missing[0], [plan.patch.name for plan in plans]))
+            continue
+        plan = _PatchPlanner(patch, overlay, exclude).plan()
+        if plan.step is not None:
+            overlay.take(plan.step)
+        if not plan.refused:
+            done.add(patch.name)
+        plans.append(plan)
+    return Plan(tuple(plans))
+
+
+def _among(need: str, names: set[str]) -> bool:
+    """A trailer may name a patch with or without its ending."""
+    return any(need in (name, name.rsplit(".", 1)[0]) for name in names)
+
+
+def _blocked(patch: Patch, need: str, before: list[str]) -> PatchPlan:
+    if _among(need, set(before)):
+        reason = f"it needs {need}, which does not fit"
+    else:
+        reason = (
+            f"it needs {need}, which is not in front of it. Put {need} before {patch.name} in "
+            "the series file"
+        )
+    return PatchPlan(patch, Verdict.BLOCKED, (), None, reason)
+
+
+class _Overlay:
+    """The tree as the patches so far leave it."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._texts: dict[str, bytes | None] = {}
+
+    def read(self, path: str) -> bytes | None:
+        if path not in self._texts:
+            return self._read(path)
+        return self._texts[path]
+
+    def take(self, step: PatchStep) -> None:
+        for file in step.files:
+            self._texts[file.path] = file.after
+
+
+class _PatchPlanner:
+    """Plans one patch; what it changes stays in `texts` until the whole patch is placed."""
+
+    def __init__(self, patch: Patch, overlay: _Overlay, exclude: Sequence[str]) -> None:
+        self.patch = patch
+        self.overlay = overlay
+        self.exclude = exclude
+        self.texts: dict[str, bytes | None] = {}
+        self.modes: dict[str, int] = {}
+        self.notes: list[str] = list(patch.warnings)
+        self.binding = patch.is_ours
+        self.leaving = set[str]()
+
+    def now(self, path: str) -> bytes | None:
+        return self.texts[path] if path in self.texts else self.overlay.read(path)
+
+    def plan(self) -> PatchPlan:
+        changes = self.patch.files
+        strip = 1
+        if not self.binding:
+            strip = strip_level(changes, lambda path: self.overlay.read(path) is not None)
+        pairs = [(change, *change.paths(strip)) for change in changes]
+        self.leaving = {
+            old for change, old, _ in pairs if old and change.kind in (Kind.RENAME, Kind.DELETE)
+        }
+        files = [
+            self.file(change, old, new) for change, old, new in pairs if not self.left_out(old, new)
+        ]
+        if not files:
+            return self.refused(files, Verdict.DRIFTED, "every file of it is excluded")
+        verdict = worst([file.verdict for file in files])
+        if not verdict.fits:
+            return self.refused(files, verdict, "")
+        applied = [file.verdict is Verdict.APPLIED for file in files]
+        if all(applied):
+            return PatchPlan(
+                self.patch, Verdict.APPLIED, tuple(files), None, notes=tuple(self.notes)
+            )
+        if any(applied):
+            done = next(file for file in files if file.verdict is Verdict.APPLIED)
+            return self.refused(
+                files,
+                Verdict.AMBIGUOUS,
+                f"the tree holds a part of it already ({done.path}). Put the stock files back "
+                "before applying it",
+            )
+        step = self.step()
+        if not step.files:
+            return self.refused(files, Verdict.AMBIGUOUS, "it leaves every file as it is")
+        return PatchPlan(self.patch, verdict, tuple(files), step, notes=tuple(self.notes))
+
+    def refused(self, files: list[FilePlan], verdict: Verdict, reason: str) -> PatchPlan:
+        return PatchPlan(self.patch, verdict, tuple(files), None, reason, notes=tuple(self.notes))
+
+    def left_out(self, old: str | None, new: str | None) -> bool:
+        return any(
+            fnmatch(path, pattern) for path in (old, new) if path for pattern in self.exclude
+        )
+
+    def step(self) -> PatchStep:
+        files = tuple(
+            FileStep(path, self.overlay.read(path), text, self.modes.get(path))
+            for path, text in self.texts.items()
+            if text != self.overlay.read(path) or path in self.modes
+        )
+        return PatchStep(self.patch.name, self.patch.text, files)
+
+    # -- one file -------------------------------------------------------------------------------
+
+    def file(self, change: FileChange, old: str | None, new: str | None) -> FilePlan:
+        path = new or old
+        if path is None:
+            raise PatchFormatError(
+                self.patch.name,
+                change.lineno,
+                f"{change.new_raw or change.old_raw} has fewer folders than the other paths",
+            )
+        for side in (old, new):
+            if side and not side.startswith(PACKAGE + "/"):
+                return FilePlan(
+                    change,
+                    path,
+                    Verdict.NOT_SHIPPED,
+                    (),
+                    f"{side} is not part of the installed package. Leave it out with "
+                    f"--exclude '{side.split('/', 1)[0]}/*'"
+                    if "/" in side
+                    else f"{side} is not part of the installed package. Leave it out with "
+                    f"--exclude '{side}'",
+                )
+        if not change.from_git and old != new and change.kind is Kind.MODIFY:
+            # diff -u x.orig x: the file is the one that exists, the new name first.
+            path = next((p for p in (new, old) if p and self.now(p) is not None), path)
+            old = new = path
+        match change.kind:
+            case Kind.CREATE:
+                return self.create(change, path)
+            case Kind.DELETE:
+                return self.delete(change, path)
+            case Kind.RENAME | Kind.COPY:
+                assert old is not None
+                assert new is not None
+                return self.transfer(change, old, new)
+            case Kind.MODIFY:
+                return self.modify(change, path)
+
+    def modify(self, change: FileChange, path: str) -> FilePlan:
+        text = self.now(path)
+        if text is None:
+            return self.missing(change, path)
+        placed = place(change, text, path, binding=self.binding)
+        if placed.result is not None and placed.verdict is not Verdict.APPLIED:
+            if placed.result == text and change.hunks:
+                return FilePlan(
+                    change,
+                    path,
+                    Verdict.AMBIGUOUS,
+                    placed.placements,
+                    "it leaves the file as it is",
+                )
+            self.put(change, path, placed.result, placed.pristine)
+            if change.new_mode != change.old_mode:
+                self.set_mode(change, path)
+        return FilePlan(change, path, placed.verdict, placed.placements, pristine=placed.pristine)
+
+    def create(self, change: FileChange, path: str) -> FilePlan:
+        text = b"".join(change.hunks[0].post) if change.hunks else b""
+        there = self.now(path)
+        if there is not None and path not in self.leaving:
+            if there == text:
+                return self.whole(change, path, Verdict.APPLIED)
+            return FilePlan(
+                change, path, Verdict.DRIFTED, (), "a file of that name exists with other content"
+            )
+        self.put(change, path, text, pristine=True)
+        if change.new_mode == "100755":
+            self.set_mode(change, path)
+        return self.whole(change, path, Verdict.EXACT)
+
+    def delete(self, change: FileChange, path: str) -> FilePlan:
+        there = self.now(path)
+        if there is None:
+            return self.whole(change, path, Verdict.APPLIED)
+        text = b"".join(change.hunks[0].pre) if change.hunks else b""
+        if there != text:
+            placed = place(change, there, path, binding=False)
+            refused = next((p for p in placed.placements if not p.verdict.fits), None)
+            return FilePlan(
+                change,
+                path,
+                Verdict.DRIFTED,
+                (refused,) if refused else (),
+                "the file to be deleted holds other text than the patch takes out",
+            )
+        self.texts[path] = None
+        return self.whole(change, path, Verdict.EXACT)
+
+    def transfer(self, change: FileChange, old: str, new: str) -> FilePlan:
+        """A rename or a copy; its source is the file as it was before this patch, as in git."""
+        text = self.overlay.read(old)
+        taken = self.now(new)
+        if text is None:
+            if taken is not None and is_blob(taken, change.new_id):
+                return self.whole(change, new, Verdict.APPLIED)
+            return self.missing(change, old)
+        if taken is not None and new not in self.leaving:
+            if change.kind is Kind.COPY and is_blob(taken, change.new_id):
+                return self.whole(change, new, Verdict.APPLIED)
+            return FilePlan(change, new, Verdict.DRIFTED, (), "a file of that name exists already")
+        placed = place(change, text, old, binding=self.binding)
+        if placed.result is None or placed.verdict is Verdict.APPLIED:
+            verdict = Verdict.AMBIGUOUS if placed.result is not None else placed.verdict
+            reason = "its hunks stand already, but the file has its old name"
+            return FilePlan(
+                change, new, verdict, placed.placements, reason if placed.result else ""
+            )
+        self.put(change, new, placed.result, placed.pristine)
+        if change.kind is Kind.RENAME and old not in self.texts:
+            self.texts[old] = None
+        if change.new_mode is not None and change.new_mode != change.old_mode:
+            self.set_mode(change, new)
+        return FilePlan(change, new, placed.verdict, placed.placements, pristine=placed.pristine)
+
+    def missing(self, change: FileChange, path: str) -> FilePlan:
+        placements = tuple(
+            Placement(hunk, Verdict.MISSING, reason=f"there is no {path} in this tree")
+            for hunk in change.hunks
+        )
+        return FilePlan(
+            change, path, Verdict.MISSING, placements, f"there is no {path} in this tree"
+        )
+
+    def whole(self, change: FileChange, path: str, verdict: Verdict) -> FilePlan:
+        placements = tuple(Placement(hunk, verdict, 1, 0) for hunk in change.hunks)
+        return FilePlan(change, path, verdict, placements, pristine=verdict is Verdict.EXACT)
+
+    def put(self, change: FileChange, path: str, text: bytes, pristine: bool) -> None:
+        self.texts[path] = text
+        if (
+            pristine
+            and change.new_id
+            and len(change.new_id) >= 7
+            and not is_blob(text, change.new_id)
+        ):
+            self.notes.append(
+                f"{self.patch.name}: {path} becomes {blob_id(text)[:12]}, its index line says "
+                f"{change.new_id[:12]}: the patch was edited by hand"
+            )
+
+    def set_mode(self, change: FileChange, path: str) -> None:
+        if change.new_mode in _MODES:
+            self.modes[path] = _MODES[change.new_mode]

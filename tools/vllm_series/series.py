@@ -1,0 +1,144 @@
+"""Series folders: which one serves a version, and its patches in order.
+
+`series` files are quilt's (quilt(1), "series file"): a patch a line, `#` starts a comment. Strip
+levels other than quilt's default and reverse application (`-R`) are refused, since a patch here has
+one form.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from vllm_series.errors import SeriesError
+
+SERIES_FILE = "series"
+_LINE = re.compile(r"^vllm-(\d+\.\d+)$")
+_EXACT = re.compile(r"^vllm-(\d+\.\d+\.\d+(?:\.\d+)?(?:(?:a|b|rc)\d+)?(?:\.post\d+)?)$")
+_VERSION = re.compile(
+    r"^v?(?P<release>(?P<line>\d+\.\d+)(?:\.\d+)*(?:(?:a|b|rc)\d+)?(?:\.post\d+)?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One patch of a series: its file name as the series lists it, and the file's bytes."""
+
+    name: str
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """An ordered list of patches. `serves` is a line (`0.33`) or one release (`0.33.0`)."""
+
+    folder: Path
+    serves: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is for one release alone."""
+        return bool(_EXACT.match(self.folder.name))
+
+
+def public_release(version: str) -> str:
+    """`0.33.0` of `0.33.0+cu130`; a development version loses its `.dev` part too.
+
+    Raises SeriesError for what is not a version.
+    """
+    found = _VERSION.match(version)
+    if not found:
+        raise SeriesError(f"{version!r} is not a vLLM version")
+    return found["release"]
+
+
+def line_of(version: str) -> str:
+    """The minor line of a version: `0.33` of `0.33.0+cu130`."""
+    found = _VERSION.match(version)
+    if not found:
+        raise SeriesError(f"{version!r} is not a vLLM version")
+    return found["line"]
+
+
+def folders(series_dir: Path) -> list[Path]:
+    """Every series folder, oldest line first, a line before its single releases."""
+    if not series_dir.is_dir():
+        raise SeriesError(
+            f"no series folder: {series_dir}. Name one with --series-dir or VLLM_SERIES_DIR"
+        )
+    found = [
+        path
+        for path in series_dir.iterdir()
+        if path.is_dir() and (_LINE.match(path.name) or _EXACT.match(path.name))
+    ]
+    return sorted(found, key=lambda path: [int(n) for n in re.findall(r"\d+", path.name)])
+
+
+def folder_for(series_dir: Path, version: str) -> Path:
+    """The folder that serves a version: that of the exact release, else that of its line.
+
+    Raises SeriesError where there is neither; that is never a success.
+    """
+    for name in (f"vllm-{public_release(version)}", f"vllm-{line_of(version)}"):
+        if (series_dir / name).is_dir():
+            return series_dir / name
+    known = ", ".join(path.name.removeprefix("vllm-") for path in folders(series_dir)) or "none"
+    raise SeriesError(
+        f"no series for vllm {version}: {series_dir} covers {known}. "
+        f"Make {series_dir / ('vllm-' + line_of(version))} or name another folder with --series-dir"
+    )
+
+
+def load(folder: Path) -> Series:
+    """Read a series folder. Raises SeriesError for missing, doubled or unlisted patches."""
+    entries = []
+    for name in names(folder):
+        try:
+            entries.append(Entry(name, (folder / name).read_bytes()))
+        except FileNotFoundError:
+            raise SeriesError(
+                f"{folder / SERIES_FILE} lists {name}, which is not there. "
+                "Add the file or take the line out"
+            ) from None
+    return Series(folder, folder.name.removeprefix("vllm-"), tuple(entries))
+
+
+def names(folder: Path) -> list[str]:
+    """The patch names that a `series` file lists, in order."""
+    path = folder / SERIES_FILE
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise SeriesError(
+            f"{path} is missing: a series folder lists its patches there, one a line"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise SeriesError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
+    listed: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split("#", 1)[0].split()
+        if not words:
+            continue
+        name, options = words[0], words[1:]
+        if any(option not in ("-p1",) for option in options):
+            raise SeriesError(
+                f"{path}:{number}: {' '.join(options)} is not supported; patches apply with -p1"
+            )
+        if name.startswith("/") or ".." in name.split("/"):
+            raise SeriesError(f"{path}:{number}: {name} lies outside the series folder")
+        if name in listed:
+            raise SeriesError(f"{path}:{number}: {name} is listed twice")
+        listed.append(name)
+    return listed
+
+
+def orphans(folder: Path) -> list[str]:
+    """Patch files of the folder that its `series` does not list."""
+    listed = set(names(folder))
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.suffix in (".patch", ".diff") and path.relative_to(folder).as_posix() not in listed
+    )
