@@ -117,7 +117,8 @@ class FileChange:
 
     `old_raw` is None for a created file, `new_raw` for a deleted one. `old_id` and `new_id` are git
     blob ids, possibly abbreviated, None where the patch has no `index` line. Modes are git's
-    ("100644"), None where the patch does not say.
+    ("100644"), None where the patch does not say. `similarity` is git's percentage for a rename or a
+    copy.
     """
 
     kind: Kind
@@ -130,6 +131,7 @@ class FileChange:
     new_mode: str | None = None
     from_git: bool = True
     lineno: int = 0
+    similarity: int | None = None
 
     def paths(self, strip: int) -> tuple[str | None, str | None]:
         """Old and new path with `strip` leading folders taken off."""

@@ -154,9 +154,18 @@ class DiffParser:
             old_mode=extended.get("deleted file mode") or extended.get("old mode"),
             new_mode=extended.get("new file mode") or extended.get("new mode"),
             lineno=first + 1,
+            similarity=self.percentage(first, extended.get("similarity index")),
         )
         self.check(change, first)
         return change, index
+
+    def percentage(self, index: int, text: str | None) -> int | None:
+        if text is None:
+            return None
+        digits = text.removesuffix("%")
+        if not digits.isdigit() or int(digits) > 100:
+            raise self.fail(index, f"similarity index {text} is no percentage")
+        return int(digits)
 
     def git_kind(
         self, first: int, extended: dict[str, str], old_raw: str | None, new_raw: str | None
