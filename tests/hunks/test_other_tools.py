@@ -1,0 +1,151 @@
+"""Git, quilt and GNU patch put every patch of the series on stock files, with the same bytes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hunks.conftest import SERIES
+from stock import RELEASES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Stock
+
+
+def require(tool: str) -> None:
+    """Fail, rather than skip, where a tool is missing: nothing would be proved."""
+    if shutil.which(tool) is None:
+        pytest.fail(
+            f"{tool} is not installed, so nothing shows that it takes the series. "
+            f"Install it (Debian: apt-get install {tool})."
+        )
+
+
+def run(tree: Path, *command: str | Path, **extra: str) -> None:
+    """Run a tool in `tree`, sealed off from the user's configuration."""
+    home = tree.with_name(f"{tree.name}-home")
+    home.mkdir(exist_ok=True)
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CEILING_DIRECTORIES": str(tree.parent),
+        **extra,
+    }
+    for role in ("AUTHOR", "COMMITTER"):
+        environ[f"GIT_{role}_NAME"] = "A Tester"
+        environ[f"GIT_{role}_EMAIL"] = "tester@example.com"
+    done = subprocess.run(
+        command,
+        cwd=tree,
+        env=environ,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}"
+
+
+def git_am(tree: Path, folder: Path, patches: list[Path]) -> None:
+    require("git")
+    run(tree, "git", "init", "--quiet")
+    run(tree, "git", "add", "--all")
+    run(tree, "git", "commit", "--quiet", "--message=stock")
+    run(tree, "git", "am", "--quiet", *patches)
+    shutil.rmtree(tree / ".git")
+
+
+def git_apply(tree: Path, folder: Path, patches: list[Path]) -> None:
+    require("git")
+    run(tree, "git", "apply", *patches)
+
+
+def quilt_push(tree: Path, folder: Path, patches: list[Path]) -> None:
+    require("quilt")
+    run(
+        tree, "quilt", "--quiltrc=-", "push", "-a", "--fuzz=0",
+        QUILT_PATCHES=str(folder), QUILT_SERIES=str(folder / "series"),
+    )  # fmt: skip
+    shutil.rmtree(tree / ".pc")
+
+
+def gnu_patch(tree: Path, folder: Path, patches: list[Path]) -> None:
+    require("patch")
+    for each in patches:
+        run(tree, "patch", "-p1", "-F0", "--batch", "-i", each)
+
+
+def files(tree: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(tree).as_posix(): path.read_bytes()
+        for path in sorted(tree.rglob("*"))
+        if path.is_file()
+    }
+
+
+def touched(patches: list[Path]) -> set[str]:
+    """The files that the patches change, from git's own reading of them."""
+    counted = subprocess.run(
+        ["git", "apply", "--numstat", "-z", *patches], check=True, capture_output=True
+    ).stdout
+    return {row.split(b"\t")[2].decode() for row in counted.split(b"\0") if row}
+
+
+@pytest.fixture(params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    version: str = request.param
+    return version
+
+
+@pytest.mark.parametrize(
+    "tool", [git_am, git_apply, quilt_push, gnu_patch], ids=lambda tool: tool.__name__
+)
+def test_a_tool_gives_the_bytes_that_the_patch_promises(
+    release: str,
+    tool: Callable[[Path, Path, list[Path]], None],
+    stock: Stock,
+    tmp_path: Path,
+) -> None:
+    require("git")
+    folder = SERIES / f"vllm-{release.rpartition('.')[0]}"
+    patches = [folder / name for name in (folder / "series").read_text().split()]
+    tree = tmp_path / "tree"
+    for name in touched(patches):
+        if (stock(release) / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(stock(release) / name, tree / name)
+    tool(tree, folder, patches)
+    assert {name: blob_id(text) for name, text in files(tree).items()} == promised(patches)
+
+
+def blob_id(text: bytes) -> str:
+    return (
+        subprocess.run(
+            ["git", "hash-object", "--stdin"], input=text, check=True, capture_output=True
+        )
+        .stdout.decode()
+        .strip()
+    )
+
+
+def promised(patches: list[Path]) -> dict[str, str]:
+    """The blob id of every file after the whole series, from the `index` lines."""
+    ids = {}
+    for each in patches:
+        path = ""
+        for line in each.read_text().splitlines():
+            if line.startswith("diff --git a/"):
+                path = line.partition(" b/")[2]
+            elif line.startswith("index "):
+                ids[path] = line.split()[1].partition("..")[2]
+    return ids
