@@ -1,0 +1,50 @@
+"""Edits made by hand in files that a patch had changed, shown so that nobody loses them."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from typing import TYPE_CHECKING
+
+from vllm_series.stack import after_path, state_path
+
+if TYPE_CHECKING:
+    from vllm_series.stack import AppliedPatch, FileState
+    from vllm_series.trees import DiskTree
+
+
+def edit_of(
+    tree: DiskTree, patch: AppliedPatch, path: str, recorded: FileState | None
+) -> str | None:
+    """What differs between a file and what `patch` left there, as a message; None if nothing."""
+    mode = tree.mode(path)
+    data = tree.read(path)
+    if data is None:
+        if recorded is None:
+            return None
+        return f"{path} was deleted by hand since {patch.name} was applied. Put it back first."
+    if recorded is None:
+        return (
+            f"{path} was deleted by {patch.name} and is there again. Move it away first.\n"
+            f"{_diff(b'', data, path)}"
+        )
+    if hashlib.sha256(data).hexdigest() != recorded.sha256:
+        left = tree.root / after_path(state_path(tree), patch, path)
+        known = left.read_bytes() if left.is_file() else b""
+        return (
+            f"{path} was edited by hand since {patch.name} was applied. "
+            "Keep the edit elsewhere and undo it first; it is:\n"
+            f"{_diff(known, data, path)}"
+        )
+    if mode != recorded.mode:
+        return (
+            f"{path} has mode {mode:04o} and {patch.name} left {recorded.mode:04o}. "
+            f"Set it back first: chmod {recorded.mode:o} {tree.root / path}"
+        )
+    return None
+
+
+def _diff(old: bytes, new: bytes, path: str) -> str:
+    """A unified diff as text; bytes that are not UTF-8 are shown escaped."""
+    before, after = (text.decode("utf-8", "backslashreplace").split("\n") for text in (old, new))
+    return "\n".join(difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", lineterm=""))
