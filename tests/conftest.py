@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         default=None,
         help="run the hunk tests on this patched tree (a folder with vllm/ in it) alone",
+    )
+    parser.addoption(
+        "--replay-pair",
+        metavar="OLD-NEW",
+        action="append",
+        default=None,
+        help="replay the diff between these two releases (repeat for several); default: the "
+        "smallest pair",
     )
 
 
@@ -40,3 +51,23 @@ def sealed_git(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
         monkeypatch.setenv(f"GIT_{role}_NAME", "A Tester")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "tester@example.com")
         monkeypatch.setenv(f"GIT_{role}_DATE", "2026-12-01T00:00:00+0000")
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Callable[[str], str]:
+    """Finds a real tool that defines what is right: `oracle("quilt")` gives its path.
+
+    Where it is not installed, the test is skipped on a person's machine, which says so in its
+    closing lines, and fails in CI, where nothing may be left out.
+    """
+
+    def find(name: str) -> str:
+        path = shutil.which(name)
+        if path is not None:
+            return path
+        message = f"{name} is not installed; get it from your system's packages"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+
+    return find

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -19,7 +20,9 @@ from pathlib import Path
 
 import platformdirs
 
-RELEASES = ("0.27.0", "0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0")
+RELEASES: tuple[str, ...] = tuple(
+    json.loads((Path(__file__).parent / "releases.json").read_text())["releases"]
+)
 """Every release that a series of this project covers, oldest first."""
 
 _ATTEMPTS = 3

@@ -73,6 +73,11 @@ class Plan:
         """What to write, in order; patches that the tree already holds are not among them."""
         return tuple(patch.step for patch in self.patches if patch.step is not None)
 
+    def compile_items(self) -> list[tuple[str, bytes | None, bytes | None]]:
+        """Path, text before and after, for every file of every patch: each result must compile,
+        also one that a later patch changes again, since revert may stop there."""
+        return [(file.path, file.before, file.after) for step in self.steps for file in step.files]
+
     def results(self) -> dict[str, tuple[bytes | None, bytes | None]]:
         """Every file's text before the first patch and after the last; None: no such file."""
         texts: dict[str, tuple[bytes | None, bytes | None]] = {}

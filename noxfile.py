@@ -1,0 +1,175 @@
+"""What this project runs, one session a thing: `nox -s apply` is the main one.
+
+Sessions make their environments with uv where it is on the path, and with virtualenv and pip where
+it is not. Releases and pairs are parameters, so that `nox -s "apply(0.33.0)"` runs one and a CI
+service can fan out over `nox --list`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+RELEASES = json.loads((ROOT / "tests" / "releases.json").read_text())["releases"]
+PAIRS = [f"{old}-{new}" for old, new in zip(RELEASES, RELEASES[1:], strict=False)]
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["lint", "types", "tests"]
+nox.options.error_on_missing_interpreters = True
+
+
+@dataclass
+class Row:
+    """One release in the closing table of `apply`."""
+
+    release: str
+    outcome: str
+    verdicts: str
+    seconds: float
+
+
+ROWS: list[Row] = []
+
+
+@nox.session
+@nox.parametrize("release", RELEASES, ids=RELEASES)
+def apply(session: nox.Session, release: str) -> None:
+    """Install a real vLLM, put the series in, test the hunks, take it out, compare every byte."""
+    started = time.monotonic()
+    row = Row(release, "failed", "", 0.0)
+    ROWS.append(row)
+    session.notify("apply_table")
+    try:
+        row.verdicts = _apply(session, release)
+        row.outcome = "ok"
+    finally:
+        row.seconds = time.monotonic() - started
+
+
+def _apply(session: nox.Session, release: str) -> str:
+    """The steps of `apply`; gives the verdict of each patch."""
+    install_project(session, "test")
+    target = fresh_environment(session, f"vllm=={release}")
+    try:
+        snapshot = ROOT / "tests" / "snapshot.py"
+        before = Path(session.create_tmp()) / "before.json"
+        session.run("python", str(snapshot), "take", str(target), str(before), silent=True)
+        tool = ("vllm-series",)
+        python = ("--python", str(target / "bin" / "python"))
+        session.run(*tool, "status", *python)
+        outcome = session.run(*tool, "apply", "--json", *python, silent=True)
+        patches = json.loads(outcome or "{}")["patches"]
+        verdicts = ", ".join(f"{patch['name']} {patch['verdict']}" for patch in patches)
+        session.log(f"applied: {verdicts}")
+        session.run(*tool, "verify", *python)
+        site = session.run(
+            str(target / "bin" / "python"),
+            "-c",
+            "import sysconfig; print(sysconfig.get_path('purelib'))",
+            external=True,
+            silent=True,
+        )
+        session.run(
+            "pytest",
+            "-q",
+            "tests/hunks",
+            "--vllm-tree",
+            str(site).strip(),
+            "-p",
+            "no:cacheprovider",
+        )
+        again = session.run(*tool, "apply", *python, silent=True)
+        if "nothing to do" not in (again or ""):
+            session.error(f"a second apply was no no-op: {again}")
+        session.log((again or "").strip())
+        session.run(*tool, "revert", *python)
+        session.run("python", str(snapshot), "compare", str(target), str(before))
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+    return verdicts
+
+
+@nox.session(default=False, venv_backend="none")
+def apply_table(session: nox.Session) -> None:
+    """The table that closes `apply`; runs by itself behind the last release."""
+    if not ROWS:
+        session.skip("it closes `nox -s apply`")
+    width = max(len(row.verdicts) for row in ROWS)
+    print(f"\n{'release':<10}{'outcome':<10}{'verdicts':<{max(width, 8) + 2}}seconds")
+    for row in ROWS:
+        print(
+            f"{row.release:<10}{row.outcome:<10}{row.verdicts:<{max(width, 8) + 2}}"
+            f"{row.seconds:7.1f}"
+        )
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The whole test suite, on real releases and real tools."""
+    install_project(session, "test")
+    arguments = session.posargs or ["-n", "auto", "--dist", "worksteal"]
+    session.run("pytest", *arguments)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff, and this project's own lint on its own series."""
+    install_project(session, "lint")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("vllm-series", "lint")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """The strict type checker on everything that is Python here."""
+    install_project(session, "types", "test", "nox")
+    session.run("mypy")
+
+
+@nox.session(default=False)
+@nox.parametrize("pair", PAIRS, ids=PAIRS)
+def proof(session: nox.Session, pair: str) -> None:
+    """The diff between two releases as a patch: it makes the newer of the older, and back."""
+    install_project(session, "test")
+    session.run("pytest", "-q", "tests/replay", "--replay-pair", pair, *session.posargs)
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Speed and memory beside git apply, patch and an anchor script, in one table."""
+    install_project(session, "test")
+    session.run("python", "benchmarks/bench.py", *session.posargs)
+
+
+def install_project(session: nox.Session, *groups: str) -> None:
+    """The project and its dependency groups from pyproject.toml (PEP 735)."""
+    project = nox.project.load_toml(ROOT / "pyproject.toml")
+    session.install("-e", ".", *nox.project.dependency_groups(project, *groups), silent=True)
+
+
+def fresh_environment(session: nox.Session, requirement: str) -> Path:
+    """A new environment that holds one wheel and nothing else."""
+    target = Path(session.create_tmp()) / "target"
+    shutil.rmtree(target, ignore_errors=True)
+    if session.venv_backend == "uv":
+        session.run("uv", "venv", "--quiet", "--python", sys.executable, str(target), external=True)
+        session.run(
+            "uv", "pip", "install", "--quiet", "--no-deps", "--python", str(target / "bin/python"),
+            requirement, external=True,
+        )  # fmt: skip
+    else:
+        session.run("python", "-m", "venv", "--without-pip", str(target))
+        session.run(
+            "python", "-m", "pip", "--python", str(target / "bin/python"), "install", "--quiet",
+            "--no-deps", "--disable-pip-version-check", requirement,
+        )  # fmt: skip
+    return target

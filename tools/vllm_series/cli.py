@@ -1,0 +1,109 @@
+"""The command `vllm-series`: words in, tables and exit codes out.
+
+Each command lives in a module of `commands` that is imported when it is asked for, since reading
+the state of a tree must not wait for a parser that only other commands need.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from vllm_series import __version__
+from vllm_series.errors import VllmSeriesError
+
+COMMANDS = {
+    "status": "What is applied in a tree, and what its series would add.",
+    "list": "The patches of a series, in order.",
+    "show": "One patch: why, what it touches, and its diff.",
+    "apply": "Put a series, or any diff, into a tree: all of it or nothing.",
+    "revert": "Take patches out again, to the byte.",
+    "verify": "Hold a tree against its release and its applied patches, by hash.",
+    "lint": "Check series folders: complete, in their one form, true.",
+    "doctor": "Look for what may go wrong in an environment.",
+    "completion": "Print the shell code that completes this command.",
+}
+"""Every command with its one line of help, in the order of the help page."""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"vllm_series.commands.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1) if args else []
+            if close:
+                error.message += f" Did you mean {close[0]}?"
+            raise
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="vllm-series")
+def program() -> None:
+    """Patch series for vLLM: placed exactly or refused, applied all or nothing, undone to the byte.
+
+    Without --target or --python a command works on the vLLM of the environment that runs it.
+
+    Exit codes: 0 all is well, 1 a verdict or a verification says no, 2 wrong usage, 3 the
+    environment does not allow it.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; ends the process with the exit code of the outcome."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line and give its exit code; errors are said on stderr, one a line."""
+    colour: dict[str, Any] = {"color": False} if os.environ.get("NO_COLOR") else {}
+    try:
+        outcome = program.main(
+            args=arguments, prog_name="vllm-series", standalone_mode=False, **colour
+        )
+    except VllmSeriesError as error:
+        click.echo(f"vllm-series: {error}", err=True)
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("vllm-series: interrupted; the tree is as it was or fully changed", err=True)
+        return 130
+    except BrokenPipeError:
+        # The reader of stdout left (`| head`); nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        click.echo(f"vllm-series: {error.strerror or error}{where}", err=True)
+        return 3
+    return outcome if isinstance(outcome, int) else 0

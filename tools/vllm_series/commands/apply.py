@@ -1,0 +1,294 @@
+"""`vllm-series apply`: put a series, or any unified diff, into a tree."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vllm_series.commands.options import (
+    chosen_series,
+    dry_run_options,
+    json_option,
+    loudness_options,
+    opened,
+    series_options,
+    tree_options,
+    waiting,
+)
+from vllm_series.errors import RefusedError, UsageError
+from vllm_series.series import Entry
+from vllm_series.stack import Stack, read_stack
+from vllm_series.trees import DiskTree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vllm_series.plan import Plan
+
+_SHOWN_EXEMPT = 5
+
+
+@click.command("apply")
+@tree_options
+@series_options
+@click.option(
+    "--patch",
+    "patch_files",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help="Apply this diff instead of a series; repeat for several, `-` reads stdin.",
+)
+@click.option("-R", "--reverse", is_flag=True, help="With --patch: apply the diff backwards.")
+@click.option(
+    "--exclude",
+    metavar="PATTERN",
+    multiple=True,
+    help="With --patch: leave out the files that match, as `git apply --exclude` does.",
+)
+@dry_run_options
+@json_option
+@loudness_options
+def command(
+    target: Path | None,
+    python: str | None,
+    series_dir: Path | None,
+    series_name: str | None,
+    patch_files: tuple[Path, ...],
+    reverse: bool,
+    exclude: tuple[str, ...],
+    dry_run: bool,
+    show_diff: bool,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """Put a series, or any diff, into a tree: all of it or nothing.
+
+    Every patch is placed in memory and every result is compiled with the tree's own Python before
+    the first file is written. A second run changes nothing and says so.
+
+    \b
+      vllm-series apply                                the series that fits this environment
+      vllm-series apply --python .venv/bin/python      that environment instead
+      vllm-series apply --patch fix.diff --target DIR  any diff, any tree with a vllm/ folder
+    """
+    if not patch_files and (reverse or exclude):
+        raise UsageError("--reverse and --exclude go with --patch")
+    if patch_files and series_name is not None:
+        raise UsageError("--patch and --series are two sources of patches. Give one of them")
+    tree = opened(target, python)
+    stack = read_stack(tree)
+    source = "the patch given"
+    if patch_files:
+        entries = _given(patch_files, reverse)
+        todo = [entry for entry in entries if _digest(entry) not in _digests(stack)]
+    else:
+        series = chosen_series(series_dir, series_name, tree.version)
+        source, entries = series.folder.name, list(series.entries)
+        if not entries:
+            raise RefusedError(f"{series.folder / 'series'} lists no patch. There is nothing to do")
+        todo = _beyond(stack, entries, source)
+    report: dict[str, Any] = {"command": "apply", "tree": str(tree.root), "version": tree.version}
+    if not todo:
+        _refuse_changed(tree)
+        _say(
+            as_json,
+            quiet,
+            {**report, "outcome": "nothing to do", "patches": []},
+            f"nothing to do: {source} is applied in {tree.label}",
+        )
+        return 0
+    return _Application(tree, stack, report, as_json, quiet, verbose).run(
+        todo, reverse, exclude, dry_run, show_diff
+    )
+
+
+class _Application:
+    """One run that has something to apply; holds how it is to be told."""
+
+    def __init__(
+        self,
+        tree: DiskTree,
+        stack: Stack,
+        report: dict[str, Any],
+        as_json: bool,
+        quiet: bool,
+        verbose: bool,
+    ) -> None:
+        self.tree = tree
+        self.stack = stack
+        self.report = report
+        self.as_json = as_json
+        self.quiet = quiet
+        self.verbose = verbose
+
+    def run(
+        self,
+        todo: Sequence[Entry],
+        reverse: bool,
+        exclude: Sequence[str],
+        dry_run: bool,
+        show_diff: bool,
+    ) -> int:
+        from vllm_series import report
+        from vllm_series.parse import parse
+        from vllm_series.plan import make_plan
+
+        patches = [parse(entry.text, entry.name) for entry in todo]
+        if reverse:
+            patches = [patch.reversed() for patch in reversed(patches)]
+        present = [patch.name for patch in self.stack.patches]
+        plan = make_plan(patches, self.tree.read, present=present, exclude=exclude)
+        for note in report.notes(plan):
+            click.echo(f"vllm-series: warning: {note}", err=True)
+        if not plan.fits:
+            return self.refused(plan)
+        if not plan.steps:
+            self.tell("nothing to do", plan, "there already")
+            self.remark(
+                "every change is in the tree already, but not by this tool: revert cannot undo it"
+            )
+            return 0
+        failures = self.compiled(plan)
+        if failures:
+            return self.refused(plan, failures)
+        if show_diff:
+            self.show(plan)
+            return 0
+        if dry_run:
+            self.tell("dry run", plan, "would be applied")
+            self.remark("nothing was written")
+            return 0
+        from vllm_series.transaction import apply
+
+        apply(self.tree, plan.steps, waiting=waiting)
+        self.tell("applied", plan, "applied")
+        return 0
+
+    def compiled(self, plan: Plan) -> list[str]:
+        """What does not compile and did before; what never did is said and let pass."""
+        from vllm_series.compilecheck import check_compiles
+
+        failures: list[str] = []
+        exempt: list[str] = []
+        for failure in check_compiles(self.tree, plan.compile_items()):
+            (exempt if failure.exempt else failures).append(str(failure))
+        for message in exempt[:_SHOWN_EXEMPT]:
+            click.echo(f"vllm-series: {message}; it did not before either", err=True)
+        if len(exempt) > _SHOWN_EXEMPT:
+            more = len(exempt) - _SHOWN_EXEMPT
+            click.echo(f"vllm-series: {more} more files did not compile before either", err=True)
+        return failures
+
+    def refused(self, plan: Plan, failures: Sequence[str] = ()) -> int:
+        from vllm_series import report
+
+        if self.as_json:
+            click.echo(
+                report.as_json(
+                    {
+                        **self.report,
+                        "outcome": "refused",
+                        "compile": list(failures),
+                        "patches": report.plan_json(plan),
+                    }
+                )
+            )
+        else:
+            click.echo(report.plan_table(plan, "not written"))
+            click.echo(report.refusals(plan), err=True, nl=not plan.fits)
+            for failure in failures:
+                click.echo(f"vllm-series: {failure}", err=True)
+        click.echo(
+            f"vllm-series: refused, {self.tree.root} is as it was. "
+            "Take the patch out of the series, or carry it over to this release",
+            err=True,
+        )
+        return 1
+
+    def tell(self, outcome: str, plan: Plan, word: str) -> None:
+        from vllm_series import report
+
+        if self.as_json:
+            click.echo(
+                report.as_json(
+                    {**self.report, "outcome": outcome, "patches": report.plan_json(plan)}
+                )
+            )
+        elif not self.quiet:
+            click.echo(report.plan_table(plan, word))
+            if self.verbose:
+                click.echo(report.hunk_table(plan))
+
+    def remark(self, text: str) -> None:
+        if not self.quiet:
+            click.echo(f"vllm-series: {text}", err=True)
+
+    def show(self, plan: Plan) -> None:
+        from vllm_series import report
+
+        for path, (before, after) in plan.results().items():
+            text = report.file_diff(path, before, after)
+            if text:
+                click.echo(report.diff(text))
+
+
+def _given(files: Sequence[Path], reverse: bool) -> list[Entry]:
+    entries = []
+    for file in files:
+        text = click.get_binary_stream("stdin").read() if str(file) == "-" else file.read_bytes()
+        name = "stdin.patch" if str(file) == "-" else file.name
+        entries.append(Entry(f"reverse-{name}" if reverse else name, text))
+    return entries
+
+
+def _digest(entry: Entry) -> str:
+    return hashlib.sha256(entry.text).hexdigest()
+
+
+def _digests(stack: Stack) -> list[str]:
+    return [patch.sha256 for patch in stack.patches]
+
+
+def _beyond(stack: Stack, entries: Sequence[Entry], source: str) -> list[Entry]:
+    """The patches of the series that are not applied yet; the applied ones must be its first."""
+    for applied, entry in zip(stack.patches, entries, strict=False):
+        if applied.sha256 != _digest(entry):
+            raise RefusedError(
+                f"{applied.name} is applied, but {source} has "
+                + ("another text of it" if applied.name == entry.name else f"{entry.name} there")
+                + ". Run vllm-series revert, then apply again"
+            )
+    if len(stack.patches) > len(entries):
+        more = stack.patches[len(entries)].name
+        raise RefusedError(
+            f"{more} is applied, but {source} does not list it. "
+            "Run vllm-series revert, then apply again"
+        )
+    return list(entries[len(stack.patches) :])
+
+
+def _refuse_changed(tree: DiskTree) -> None:
+    """Applied is what the disk holds, not what was once recorded."""
+    from vllm_series.verify import verify
+
+    differences = verify(tree)
+    if differences:
+        listed = "\n".join(f"  {difference}" for difference in differences)
+        raise RefusedError(
+            f"the patches were applied, but {tree.root} has changed since:\n{listed}\n"
+            "See vllm-series verify; put the files back or reinstall vLLM"
+        )
+
+
+def _say(as_json: bool, quiet: bool, value: dict[str, Any], text: str) -> None:
+    if as_json:
+        from vllm_series.report import as_json as rendered
+
+        click.echo(rendered(value))
+    elif not quiet:
+        click.echo(text)

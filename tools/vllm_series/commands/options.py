@@ -1,0 +1,152 @@
+"""Options that several commands share, and what they open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from vllm_series.environments import find_tree
+from vllm_series.errors import SeriesError, UsageError
+from vllm_series.series import SERIES_FILE, Series, folder_for, folders, load
+from vllm_series.trees import DiskTree
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_TARGET = click.option(
+    "--target",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder with vllm/ in it: a site-packages, an unpacked wheel, a checkout.",
+)
+_PYTHON = click.option(
+    "--python",
+    metavar="EXE",
+    help="Work on the environment of this interpreter.",
+)
+_SERIES_DIR = click.option(
+    "--series-dir",
+    metavar="DIR",
+    envvar="VLLM_SERIES_DIR",
+    show_envvar=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of the series; default: the nearest series/ here or above.",
+)
+
+
+def tree_options(function: _F) -> _F:
+    """`--target` and `--python`."""
+    return _TARGET(_PYTHON(function))
+
+
+def series_options(function: _F) -> _F:
+    """`--series-dir` and `--series`."""
+    return _SERIES_DIR(
+        click.option(
+            "--series",
+            "series_name",
+            metavar="NAME",
+            shell_complete=_complete_series,
+            help="Use this series (vllm-0.33) instead of the one that fits the tree's version.",
+        )(function)
+    )
+
+
+def series_dir_option(function: _F) -> _F:
+    return _SERIES_DIR(function)
+
+
+def json_option(function: _F) -> _F:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON (schema 1).")(function)
+
+
+def loudness_options(function: _F) -> _F:
+    """`-q` and `-v`, counted: -1 for quiet, 1 for verbose."""
+    quiet = click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+    verbose = click.option("-v", "--verbose", is_flag=True, help="Say every hunk.")
+    return quiet(verbose(function))
+
+
+def dry_run_options(function: _F) -> _F:
+    """`--dry-run` and `--diff`."""
+    dry_run = click.option("-n", "--dry-run", is_flag=True, help="Say what would be done; do not.")
+    diff = click.option(
+        "--diff", "show_diff", is_flag=True, help="Show what would change, as a diff; do not do it."
+    )
+    return dry_run(diff(function))
+
+
+def opened(target: Path | None, python: str | None) -> DiskTree:
+    """The tree that the options mean; what an interrupted command left there is settled first,
+    whatever the command is."""
+    from vllm_series.transaction import recover
+
+    if target is not None and python is not None:
+        raise UsageError("--target and --python name two trees. Give one of them")
+    tree = find_tree(target, python)
+    if recover(tree, waiting):
+        click.echo(
+            f"vllm-series: an interrupted change of {tree.root} was brought to its end or undone",
+            err=True,
+        )
+    return tree
+
+
+def waiting(message: str) -> None:
+    """Said once when another process holds the tree."""
+    click.echo(f"vllm-series: {message}", err=True)
+
+
+def series_folder(series_dir: Path | None) -> Path:
+    """The folder of the series: as given, else the nearest `series/` here or above."""
+    if series_dir is not None:
+        if not series_dir.is_dir():
+            raise SeriesError(f"no series folder: {series_dir}. Name one with --series-dir")
+        return series_dir
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        candidate = folder / "series"
+        if candidate.is_dir() and any(path.is_dir() for path in candidate.glob("vllm-*")):
+            return candidate
+    raise SeriesError(
+        f"no series folder: none in {here} or above. Name one with --series-dir or VLLM_SERIES_DIR"
+    )
+
+
+def chosen_folder(series_dir: Path | None, name: str | None, version: str | None) -> Path:
+    """The series that `--series` names, else the one that fits the version of the tree.
+
+    A `--series-dir` that holds a `series` file itself is that series.
+    """
+    base = series_folder(series_dir)
+    if (base / SERIES_FILE).is_file():
+        if name is not None:
+            raise UsageError(f"{base} is a series itself. Leave --series out")
+        return base
+    if name is not None:
+        for folder in (base / name, base / f"vllm-{name}"):
+            if folder.is_dir():
+                return folder
+        known = ", ".join(path.name for path in folders(base)) or "none"
+        raise SeriesError(f"no series {name} in {base}, which has {known}")
+    if version is None:
+        raise SeriesError(
+            "the version of this tree is not known, so no series fits. Name one with --series"
+        )
+    return folder_for(base, version)
+
+
+def chosen_series(series_dir: Path | None, name: str | None, version: str | None) -> Series:
+    return load(chosen_folder(series_dir, name, version))
+
+
+def _complete_series(_context: click.Context, _option: click.Parameter, word: str) -> list[str]:
+    try:
+        given = os.environ.get("VLLM_SERIES_DIR")
+        known = folders(series_folder(Path(given) if given else None))
+    except SeriesError:
+        return []
+    return [path.name for path in known if path.name.startswith(word)]

@@ -1,0 +1,152 @@
+"""`vllm-series status`: what is applied, and what the series would add."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vllm_series.commands.options import (
+    chosen_series,
+    json_option,
+    loudness_options,
+    opened,
+    series_options,
+    tree_options,
+)
+from vllm_series.errors import SeriesError
+from vllm_series.series import Entry, Series
+from vllm_series.stack import Stack, read_stack
+from vllm_series.trees import DiskTree
+
+
+@click.command("status")
+@tree_options
+@series_options
+@json_option
+@loudness_options
+def command(
+    target: Path | None,
+    python: str | None,
+    series_dir: Path | None,
+    series_name: str | None,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """What is applied in a tree, and what its series would add.
+
+    A release is its bytes: the stock files that the series touches are held against the blob ids
+    of its base, and the whole of the Python files is named by a fingerprint. Exit code 1 when a
+    patched file is not as it was written, or the series is not the one that was applied.
+    """
+    from vllm_series.verify import verify
+
+    tree = opened(target, python)
+    stack = read_stack(tree)
+    differences = verify(tree)
+    series, unserved = _series(series_dir, series_name, tree)
+    rows, stale = _rows(stack, series)
+    value: dict[str, Any] = {
+        "command": "status",
+        "tree": str(tree.root),
+        "distribution": tree.distribution.name if tree.distribution else None,
+        "version": tree.version,
+        "python": str(tree.python) if tree.python else None,
+        "series": str(series.folder) if series else None,
+        "bytes": _bytes(tree, stack, series),
+        "patches": [{"name": name, "state": state} for name, state in rows],
+        "differences": [str(item) for item in differences],
+    }
+    if as_json:
+        from vllm_series.release import fingerprint
+        from vllm_series.report import as_json as rendered
+
+        click.echo(rendered({**value, "fingerprint": fingerprint(tree)}))
+    elif not quiet:
+        click.echo(tree.label)
+        if verbose:
+            from vllm_series.release import fingerprint
+
+            click.echo(f"  python  {tree.python or 'not known'}")
+            click.echo(f"  files   {fingerprint(tree) or 'not listed in a RECORD'}")
+        if series:
+            click.echo(f"  series  {series.folder}")
+            click.echo(f"  bytes   {value['bytes']}")
+        else:
+            click.echo(f"  series  {unserved}")
+        for name, state in rows:
+            click.echo(f"  {'+' if state.startswith('applied') else ' '} {name}  {state}")
+        for item in differences:
+            click.echo(f"  ! {item}")
+    return 1 if differences or stale else 0
+
+
+def _series(series_dir: Path | None, name: str | None, tree: DiskTree) -> tuple[Series | None, str]:
+    try:
+        return chosen_series(series_dir, name, tree.version), ""
+    except SeriesError as error:
+        if name is not None or series_dir is not None:
+            raise
+        return None, str(error)
+
+
+def _rows(stack: Stack, series: Series | None) -> tuple[list[tuple[str, str]], bool]:
+    """Every patch with its state, and whether what is applied is not what the series has."""
+    import hashlib
+
+    entries: list[Entry] = list(series.entries) if series else []
+    texts = {entry.name: hashlib.sha256(entry.text).hexdigest() for entry in entries}
+    rows = []
+    stale = False
+    for number, patch in enumerate(stack.patches):
+        state = "applied"
+        if series and texts.get(patch.name) != patch.sha256:
+            stale = True
+            state = (
+                "applied, but the series has another text of it"
+                if patch.name in texts
+                else "applied, but not in the series"
+            )
+        elif series and entries[number].name != patch.name:
+            stale = True
+            state = "applied, but in another order than the series"
+        rows.append((patch.name, state))
+    applied = {patch.name for patch in stack.patches}
+    rows += [(entry.name, "not applied") for entry in entries if entry.name not in applied]
+    return rows, stale
+
+
+def _bytes(tree: DiskTree, stack: Stack, series: Series | None) -> str:
+    """Whether the stock files that the series touches are those of its base."""
+    if series is None:
+        return ""
+    from vllm_series.parse import parse
+    from vllm_series.place import is_blob
+    from vllm_series.stack import before_path, state_path
+
+    pristine = {
+        file.path: (patch, file) for patch in reversed(stack.patches) for file in patch.files
+    }
+    same: list[str] = []
+    other: list[str] = []
+    bases: set[str] = set()
+    for entry in series.entries:
+        patch = parse(entry.text, entry.name)
+        bases.add(patch.base or "?")
+        for change in patch.files:
+            path = change.paths(1)[0]
+            if path is None or path in same or path in other or not change.old_id:
+                continue
+            text = tree.read(path)
+            if path in pristine:
+                owner, file = pristine[path]
+                place = tree.root / before_path(state_path(tree), owner, path)
+                text = place.read_bytes() if file.before else None
+            found = text is not None and is_blob(text, change.old_id)
+            (same if found else other).append(path)
+    base = "vllm " + " and ".join(sorted(bases))
+    if not other:
+        return f"the files that the series touches are those of {base}"
+    return f"not those of {base}: {', '.join(other)}"

@@ -1,0 +1,70 @@
+"""`vllm-series verify`: the tree against its release and its applied patches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vllm_series.commands.options import json_option, loudness_options, opened, tree_options
+from vllm_series.stack import read_stack
+
+
+@click.command("verify")
+@tree_options
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Hash every file of the installation, not the stack's.",
+)
+@json_option
+@loudness_options
+def command(
+    target: Path | None,
+    python: str | None,
+    everything: bool,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """Hold a tree against its release and its applied patches, by hash, and name every difference.
+
+    The files that patches touch are always read; --all reads every file that the installation
+    lists. Exit code 1 when anything differs.
+    """
+    from vllm_series.release import fingerprint
+    from vllm_series.verify import verify
+
+    tree = opened(target, python)
+    stack = read_stack(tree)
+    differences = verify(tree, everything)
+    print_of = fingerprint(tree)
+    if as_json:
+        from vllm_series.report import as_json as rendered
+
+        click.echo(
+            rendered(
+                {
+                    "command": "verify",
+                    "tree": str(tree.root),
+                    "version": tree.version,
+                    "fingerprint": print_of,
+                    "patches": [patch.name for patch in stack.patches],
+                    "differences": [
+                        {"path": item.path, "kind": item.kind, "text": str(item)}
+                        for item in differences
+                    ],
+                }
+            )
+        )
+    else:
+        for item in differences:
+            click.echo(str(item))
+        if not quiet and not differences:
+            what = "every file" if everything else "every patched file and its record"
+            applied = ", ".join(patch.name for patch in stack.patches) or "no patch"
+            click.echo(f"{tree.label}: {what} is as recorded, with {applied} applied")
+            if verbose and print_of:
+                click.echo(f"Python files {print_of}")
+    return 1 if differences else 0
