@@ -7,6 +7,7 @@ import enum
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,6 @@ from vllm_series.testing import LiftError, lift, lift_class, load_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from conftest import Stock
 
@@ -371,6 +371,14 @@ def test_errors_of_a_module_come_through(root: Path) -> None:
     (root / "vllm" / "angry.py").write_text("raise ValueError('KNOB=x')\n")
     with pytest.raises(ValueError, match="KNOB=x"):
         load_module(root, "vllm/angry.py", environ={})
+
+
+def test_the_first_example_of_the_docs_runs(stock: Stock) -> None:
+    page = Path(__file__).parents[1] / "docs" / "testing-patches.md"
+    example = page.read_text().partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {}
+    exec(compile(example, str(page), "exec"), names)
+    names["test_drafts_that_break_the_grammar_are_not_counted"](stock("0.33.0"))
 
 
 def test_real_methods_run_on_a_fake(stock: Stock) -> None:
