@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from typing import TYPE_CHECKING
 
+from vllm_series.errors import RefusedError
 from vllm_series.stack import after_path, state_path
 
 if TYPE_CHECKING:
-    from vllm_series.stack import AppliedPatch, FileState
+    from collections.abc import Mapping
+
+    from vllm_series.stack import AppliedFile, AppliedPatch, FileState
     from vllm_series.trees import DiskTree
 
 
@@ -44,7 +46,20 @@ def edit_of(
     return None
 
 
+def refuse_edits(tree: DiskTree, files: Mapping[str, tuple[AppliedPatch, AppliedFile]]) -> None:
+    """Refuse where a file is not what its patch left; all such files in one message, with diffs."""
+    edits = [
+        edit
+        for path, (patch, file) in files.items()
+        if (edit := edit_of(tree, patch, path, file.after)) is not None
+    ]
+    if edits:
+        raise RefusedError("\n".join(edits))
+
+
 def _diff(old: bytes, new: bytes, path: str) -> str:
     """A unified diff as text; bytes that are not UTF-8 are shown escaped."""
+    import difflib
+
     before, after = (text.decode("utf-8", "backslashreplace").split("\n") for text in (old, new))
     return "\n".join(difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", lineterm=""))

@@ -23,17 +23,21 @@ import errno
 import hashlib
 import json
 import os
-import shutil
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vllm_series.errors import EnvironmentRefusedError, VllmSeriesError
+from vllm_series.stack import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SCHEMA = 1
+FILE_MODE = 0o644
+FOLDER_MODE = 0o755
+"""Of what is created without saying more, and of all that is kept for later."""
 NEW = ".vllm-series-new"
 OLD = ".vllm-series-old"
 _CHUNK = 1 << 20
@@ -172,7 +176,7 @@ class Journal:
         fresh = self._file("new")
         try:
             fresh.unlink(missing_ok=True)
-            _write_file(fresh, Content(data, 0o644, self._stem.parent), flush=True)
+            _write_file(fresh, Content(data, FILE_MODE, self._stem.parent), flush=True)
             fresh.rename(self._file("prepare"))
         except BaseException:
             with contextlib.suppress(OSError):
@@ -226,6 +230,8 @@ class Journal:
         for path in [*names["puts"], *names["removes"]]:
             _beside(self._root / path, OLD).unlink(missing_ok=True)
         for path in names["discards"]:
+            import shutil
+
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(self._root / path)
         for path in names["clears"]:
@@ -301,6 +307,18 @@ def digest_of(place: Path) -> str:
     return digest.hexdigest()
 
 
+def state_of(place: Path) -> FileState:
+    status = os.lstat(place)
+    if not stat.S_ISREG(status.st_mode):
+        raise EnvironmentRefusedError(
+            f"{place} is not a regular file. Install vLLM with real files: uv with "
+            "--link-mode=copy or hardlink, pip as it is."
+        )
+    return FileState(
+        digest_of(place), status.st_size, stat.S_IMODE(status.st_mode), status.st_mtime_ns
+    )
+
+
 def _beside(place: Path, suffix: str) -> Path:
     return place.with_name(f".{place.name}{suffix}")
 
@@ -365,6 +383,8 @@ def _keep(place: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EACCES):
             raise
+        import shutil
+
         shutil.copy2(place, old)
 
 
