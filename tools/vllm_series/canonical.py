@@ -32,7 +32,11 @@ def written(patch: Patch) -> bytes:
 
 
 def diff(change: FileChange) -> bytes:
-    """One file's part of the diff, as git writes it with full blob ids."""
+    """One file's part of the diff, as git writes it; a change that came without git's headers is
+    written without them."""
+    if not change.from_git:
+        head = f"--- {_named(change.old_raw)}\n+++ {_named(change.new_raw)}\n"
+        return _encoded(head) + b"".join(hunk.to_bytes() for hunk in change.hunks)
     old, new = change.old_raw or change.new_raw, change.new_raw or change.old_raw
     assert old is not None
     assert new is not None

@@ -54,9 +54,9 @@ class _Commands(click.Group):
             import difflib
 
             close = difflib.get_close_matches(args[0], COMMANDS, n=1) if args else []
-            if close:
-                error.message += f" Did you mean {close[0]}?"
-            raise
+            if not close:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {close[0]}?", ctx) from None
 
 
 @click.group(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ def command(
         )
         return 0
     return _Application(tree, stack, report, as_json, quiet, verbose).run(
-        todo, reverse, exclude, dry_run, show_diff
+        todo, exclude, dry_run, show_diff
     )
 
 
@@ -129,7 +130,6 @@ class _Application:
     def run(
         self,
         todo: Sequence[Entry],
-        reverse: bool,
         exclude: Sequence[str],
         dry_run: bool,
         show_diff: bool,
@@ -139,8 +139,6 @@ class _Application:
         from vllm_series.plan import make_plan
 
         patches = [parse(entry.text, entry.name) for entry in todo]
-        if reverse:
-            patches = [patch.reversed() for patch in reversed(patches)]
         present = [patch.name for patch in self.stack.patches]
         plan = make_plan(patches, self.tree.read, present=present, exclude=exclude)
         for note in report.notes(plan):
@@ -238,12 +236,21 @@ class _Application:
 
 
 def _given(files: Sequence[Path], reverse: bool) -> list[Entry]:
+    """The diffs that `--patch` names; reversed ones are written out as what they then are."""
     entries = []
     for file in files:
-        text = click.get_binary_stream("stdin").read() if str(file) == "-" else file.read_bytes()
-        name = "stdin.patch" if str(file) == "-" else file.name
-        entries.append(Entry(f"reverse-{name}" if reverse else name, text))
-    return entries
+        is_stdin = str(file) == "-"
+        text = sys.stdin.buffer.read() if is_stdin else file.read_bytes()
+        entries.append(Entry("stdin.patch" if is_stdin else file.name, text))
+    return [_reversed(entry) for entry in reversed(entries)] if reverse else entries
+
+
+def _reversed(entry: Entry) -> Entry:
+    from vllm_series.canonical import diff
+    from vllm_series.parse import parse
+
+    undo = parse(entry.text, entry.name).reversed()
+    return Entry(f"reverse-{entry.name}", b"".join(diff(change) for change in undo.files))
 
 
 def _digest(entry: Entry) -> str:
