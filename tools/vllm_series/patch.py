@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from vllm_series.errors import PatchFormatError
+from vllm_series.mail import readable
 
 NO_BLOB = "0" * 40
 """The id that an `index` line gives for no file."""
@@ -79,14 +80,16 @@ class Hunk:
         return b" " in self.ops
 
     def reversed(self) -> Hunk:
-        """The hunk that undoes this one."""
+        """The hunk that undoes this one; removed lines come before added ones, as in git's."""
+        ops, lines = _reversed_body(self.ops, self.lines)
         return replace(
             self,
             old_start=self.new_start,
             old_count=self.new_count,
             new_start=self.old_start,
             new_count=self.old_count,
-            ops=self.ops.translate(_SWAP),
+            ops=ops,
+            lines=lines,
         )
 
     def to_bytes(self) -> bytes:
@@ -109,6 +112,26 @@ class Hunk:
 
 _ADDED, _REMOVED = ord("+"), ord("-")
 _SWAP = bytes.maketrans(b"+-", b"-+")
+_CHANGE = re.compile(rb"[+-]+")
+
+
+def _reversed_body(ops: bytes, lines: Sequence[bytes]) -> tuple[bytes, tuple[bytes, ...]]:
+    swapped = ops.translate(_SWAP)
+    result = list(lines)
+    order = bytearray(swapped)
+    for block in _CHANGE.finditer(swapped):
+        start, end = block.span()
+        removed = [i for i in range(start, end) if swapped[i] == _REMOVED]
+        added = [i for i in range(start, end) if swapped[i] == _ADDED]
+        result[start:end] = [lines[i] for i in (*removed, *added)]
+        order[start:end] = b"-" * len(removed) + b"+" * len(added)
+    return bytes(order), tuple(result)
+
+
+_NO_REVERSE = (
+    "a copy cannot be reversed without the copied file's text. Make the diff the other way round "
+    "with git diff -R"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +140,8 @@ class FileChange:
 
     `old_raw` is None for a created file, `new_raw` for a deleted one. `old_id` and `new_id` are git
     blob ids, possibly abbreviated, None where the patch has no `index` line. Modes are git's
-    ("100644"), None where the patch does not say. `similarity` is git's percentage for a rename or a
-    copy.
+    ("100644"), None where the patch does not say. `similarity` is git's percentage for a rename or
+    a copy.
     """
 
     kind: Kind
@@ -138,15 +161,10 @@ class FileChange:
         return _strip(self.old_raw, strip), _strip(self.new_raw, strip)
 
     def reversed(self) -> FileChange:
-        """The change that undoes this one; a copy is undone by deleting what it made."""
-        kind = {Kind.CREATE: Kind.DELETE, Kind.DELETE: Kind.CREATE}.get(self.kind, self.kind)
+        """The change that undoes this one. Raises PatchFormatError for a copy."""
         if self.kind is Kind.COPY:
-            raise PatchFormatError(
-                self.new_raw or "",
-                self.lineno,
-                "a copy cannot be reversed without the copied file's text. "
-                "Make the diff the other way round with git diff -R.",
-            )
+            raise PatchFormatError(self.new_raw or "", 0, _NO_REVERSE)
+        kind = {Kind.CREATE: Kind.DELETE, Kind.DELETE: Kind.CREATE}.get(self.kind, self.kind)
         return replace(
             self,
             kind=kind,
@@ -181,8 +199,8 @@ class Patch:
         """The subject without `[PATCH …]`, or the first line of the message."""
         for key, value in self.headers:
             if key.lower() == "subject":
-                return re.sub(r"^(\[[^\]]*\]\s*)+", "", value)
-        return next(iter(self.message.strip().splitlines()), "")
+                return re.sub(r"^(\[[^\]]*\]\s*)+", "", readable(value))
+        return self.message.strip().partition("\n")[0]
 
     def trailer(self, key: str) -> list[str]:
         """Every value of a trailer, in order; keys compare without case."""
@@ -200,7 +218,13 @@ class Patch:
         return self.base is not None
 
     def reversed(self) -> Patch:
-        """The patch that undoes this one, changes in the opposite order."""
+        """The patch that undoes this one, changes in the opposite order.
+
+        Raises PatchFormatError for a copy, whose reverse holds text that the patch does not.
+        """
+        for change in self.files:
+            if change.kind is Kind.COPY:
+                raise PatchFormatError(self.name, change.lineno, _NO_REVERSE)
         return replace(self, files=tuple(change.reversed() for change in reversed(self.files)))
 
 
@@ -215,19 +239,14 @@ def strip_level(
     levels are equally good.
     """
     scores: dict[int, tuple[int, int]] = {}
-    deepest = max(
-        (raw.count("/") for c in changes for raw in (c.old_raw, c.new_raw) if raw), default=0
-    )
-    for level in range(deepest + 1):
-        inside = [
-            (change, path)
-            for change in changes
-            for path in change.paths(level)
-            if path and path.startswith(package + "/")
-        ]
-        if inside:
-            found = sum(1 for c, path in inside if exists(path) or c.kind is Kind.CREATE)
-            scores[level] = (found, len(inside))
+    for change in changes:
+        for raw in (change.old_raw, change.new_raw):
+            parts = raw.split("/") if raw else []
+            for level, part in enumerate(parts[:-1]):
+                if part == package:
+                    found, inside = scores.get(level, (0, 0))
+                    there = change.kind is Kind.CREATE or exists("/".join(parts[level:]))
+                    scores[level] = (found + there, inside + 1)
     if not scores:
         return 1 if all(_has_git_prefix(change) for change in changes) else 0
     best = max(scores.values())
