@@ -50,8 +50,8 @@ class Placement:
 class FilePlacement:
     """Every hunk of one file change, and the text that results when all of them are placed.
 
-    `result` is None when any hunk is refused. `pristine` says that the file's blob id is the
-    recorded pre-image.
+    `result` is None when any hunk is refused, and when some hunks stand already and others do not.
+    `pristine` says that the file's blob id is the recorded pre-image.
     """
 
     placements: tuple[Placement, ...]
@@ -60,7 +60,20 @@ class FilePlacement:
 
     @property
     def verdict(self) -> Verdict:
-        return worst([placement.verdict for placement in self.placements])
+        whole = worst([placement.verdict for placement in self.placements])
+        return Verdict.AMBIGUOUS if whole.fits and self.result is None else whole
+
+    @property
+    def reason(self) -> str:
+        """Why the file is refused though no single hunk is."""
+        verdicts = [placement.verdict for placement in self.placements]
+        if self.result is not None or not worst(verdicts).fits:
+            return ""
+        done = verdicts.count(Verdict.APPLIED)
+        return (
+            f"{done} of its {len(verdicts)} hunks stand in the file already, the rest do not. Put "
+            "the stock file back before applying it"
+        )
 
 
 def blob_id(text: bytes) -> str:
@@ -84,7 +97,7 @@ def place(change: FileChange, text: bytes, path: str, *, binding: bool) -> FileP
     lines = io.BytesIO(text).readlines()
     if is_blob(text, change.old_id):
         return _place_pristine(change.hunks, lines, binding)
-    if change.hunks and is_blob(text, change.new_id):
+    if change.hunks and is_blob(text, change.new_id) and _stand(change.hunks, lines):
         already = tuple(
             Placement(hunk, Verdict.APPLIED, hunk.new_start, 0, _bound(hunk, binding))
             for hunk in change.hunks
@@ -122,7 +135,7 @@ def _place_pristine(hunks: Sequence[Hunk], lines: list[bytes], binding: bool) ->
     placements = []
     for hunk in hunks:
         start = hunk.first_line - 1
-        if lines[start : start + hunk.old_count] == hunk.pre:
+        if lines[start : start + hunk.old_count] == hunk.pre and _joins(hunk, lines, start):
             placements.append(Placement(hunk, Verdict.EXACT, start + 1, 0, _bound(hunk, binding)))
         else:
             reason = (
@@ -134,6 +147,23 @@ def _place_pristine(hunks: Sequence[Hunk], lines: list[bytes], binding: bool) ->
     fits = all(placement.verdict is Verdict.EXACT for placement in placements)
     result = splice(lines, placements) if fits else None
     return FilePlacement(tuple(placements), result, pristine=True)
+
+
+def _joins(hunk: Hunk, lines: list[bytes], start: int) -> bool:
+    """Whether the post-image can stand at 0-based `start` without gluing two lines together."""
+    end = start + hunk.old_count
+    if start > len(lines) or (start and hunk.post and not lines[start - 1].endswith(b"\n")):
+        return False
+    return end == len(lines) or not hunk.post or hunk.post[-1].endswith(b"\n")
+
+
+def _stand(hunks: Sequence[Hunk], lines: list[bytes]) -> bool:
+    """Whether every hunk's post-image stands at its recorded line, as the blob id promises."""
+    undone = [hunk.reversed() for hunk in hunks]
+    return all(
+        lines[hunk.first_line - 1 : hunk.first_line - 1 + hunk.old_count] == hunk.pre
+        for hunk in undone
+    )
 
 
 def _bound(hunk: Hunk, binding: bool) -> str | None:
@@ -255,7 +285,7 @@ class _Search:
             scopes = self.scopes
             there = (
                 _names(scopes.at_insertion(self.change_line(hunk, everywhere[0])))
-                if (scopes)
+                if scopes
                 else "elsewhere"
             )
             return self.refused(
@@ -309,21 +339,28 @@ class _Search:
 
     def admits(self, hunk: Hunk, line: int, bound: str | None) -> bool:
         """Whether a pre-image at `line` changes lines of `bound` alone; `confirm` is stricter."""
-        return self.inside(bound, [*_removed(hunk, line), *_insertions(hunk, line)])
+        return self.inside(bound, _removed(hunk, line), _insertions(hunk, line))
 
     def admits_post(self, hunk: Hunk, line: int, bound: str | None) -> bool:
         """Whether a post-image at `line` stands in `bound`; the added lines are in the file."""
-        undo = hunk.reversed()
-        return self.inside(bound, [*_removed(undo, line), *_insertions(undo, line)])
+        return self.admits(hunk.reversed(), line, bound)
 
-    def inside(self, bound: str | None, numbers: list[int]) -> bool:
-        """Whether all lines lie in the range of `bound`; True where nothing binds the hunk."""
-        from vllm_series.scope import MODULE
+    def inside(self, bound: str | None, removed: list[int], after: list[int]) -> bool:
+        """Whether the `removed` lines lie in `bound` and text inserted `after` lines can be a part
+        of it; True where nothing binds the hunk. Blank lines belong to no scope."""
+        from vllm_series.scope import MODULE, encloses
 
         if bound is None or bound == MODULE or self.scopes is None:
             return True
         span = self.range_of(bound)
-        return span is not None and all(span[0] <= number <= span[1] for number in numbers)
+        if span is None:
+            return False
+        return all(
+            span[0] <= number <= span[1] or not self.lines[number - 1].strip() for number in removed
+        ) and all(
+            any(encloses(bound, scope) for scope in self.scopes.at_insertion(number))
+            for number in after
+        )
 
     def confirm(
         self, placement: Placement, result: bytes, placed: Sequence[Placement]

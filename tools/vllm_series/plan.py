@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 
 from vllm_series.errors import PatchFormatError
 from vllm_series.patch import FileChange, Kind, Patch, strip_level
@@ -141,8 +141,9 @@ class _Overlay:
         self._texts: dict[str, bytes | None] = {}
 
     def read(self, path: str) -> bytes | None:
+        """The file as it is now; the tree is asked once for each path."""
         if path not in self._texts:
-            return self._read(path)
+            self._texts[path] = self._read(path)
         return self._texts[path]
 
     def take(self, step: PatchStep) -> None:
@@ -206,7 +207,7 @@ class _PatchPlanner:
 
     def left_out(self, old: str | None, new: str | None) -> bool:
         return any(
-            fnmatch(path, pattern) for path in (old, new) if path for pattern in self.exclude
+            fnmatchcase(path, pattern) for path in (old, new) if path for pattern in self.exclude
         )
 
     def step(self) -> PatchStep:
@@ -240,10 +241,23 @@ class _PatchPlanner:
                     else f"{side} is not part of the installed package. Leave it out with "
                     f"--exclude '{side}'",
                 )
-        if not change.from_git and old != new and change.kind is Kind.MODIFY:
+        if not change.from_git and change.kind is Kind.MODIFY:
+            assert old is not None
+            assert new is not None
+            there = [name for name in (new, old) if self.now(name) is not None]
+            if old != new and len(there) == 2 and not _is_backup(old, new):
+                return FilePlan(
+                    change,
+                    path,
+                    Verdict.AMBIGUOUS,
+                    (),
+                    f"it names two files, {old} and {new}, and the tree has both",
+                )
             # diff -u x.orig x: the file is the one that exists, the new name first.
-            path = next((p for p in (new, old) if p and self.now(p) is not None), path)
-            old = new = path
+            path = there[0] if there else new
+            if not there and _fills_empty(change):
+                # Without git's headers a file that is all new looks like one that was empty.
+                return self.create(change, path)
         match change.kind:
             case Kind.CREATE:
                 return self.create(change, path)
@@ -273,7 +287,9 @@ class _PatchPlanner:
             self.put(change, path, placed.result, placed.pristine)
             if change.new_mode != change.old_mode:
                 self.set_mode(change, path)
-        return FilePlan(change, path, placed.verdict, placed.placements, pristine=placed.pristine)
+        return FilePlan(
+            change, path, placed.verdict, placed.placements, placed.reason, placed.pristine
+        )
 
     def create(self, change: FileChange, path: str) -> FilePlan:
         text = b"".join(change.hunks[0].post) if change.hunks else b""
@@ -312,26 +328,33 @@ class _PatchPlanner:
         text = self.overlay.read(old)
         taken = self.now(new)
         if text is None:
-            if taken is not None and is_blob(taken, change.new_id):
+            if taken is not None and self.is_result(change, taken, new):
                 return self.whole(change, new, Verdict.APPLIED)
             return self.missing(change, old)
         if taken is not None and new not in self.leaving:
-            if change.kind is Kind.COPY and is_blob(taken, change.new_id):
+            if change.kind is Kind.COPY and (
+                self.is_result(change, taken, new) if change.hunks else taken == text
+            ):
                 return self.whole(change, new, Verdict.APPLIED)
             return FilePlan(change, new, Verdict.DRIFTED, (), "a file of that name exists already")
         placed = place(change, text, old, binding=self.binding)
         if placed.result is None or placed.verdict is Verdict.APPLIED:
-            verdict = Verdict.AMBIGUOUS if placed.result is not None else placed.verdict
-            reason = "its hunks stand already, but the file has its old name"
-            return FilePlan(
-                change, new, verdict, placed.placements, reason if placed.result else ""
-            )
+            verdict, reason = placed.verdict, placed.reason
+            if placed.result is not None:
+                verdict = Verdict.AMBIGUOUS
+                reason = "its hunks stand already, but the file has its old name"
+            return FilePlan(change, new, verdict, placed.placements, reason)
         self.put(change, new, placed.result, placed.pristine)
         if change.kind is Kind.RENAME and old not in self.texts:
             self.texts[old] = None
-        if change.new_mode is not None and change.new_mode != change.old_mode:
-            self.set_mode(change, new)
+        self.set_mode(change, new)
         return FilePlan(change, new, placed.verdict, placed.placements, pristine=placed.pristine)
+
+    def is_result(self, change: FileChange, taken: bytes, new: str) -> bool:
+        """Whether `taken` is what this rename or copy leaves; without hunks the name says it."""
+        if not change.hunks or is_blob(taken, change.new_id):
+            return True
+        return place(change, taken, new, binding=self.binding).verdict is Verdict.APPLIED
 
     def missing(self, change: FileChange, path: str) -> FilePlan:
         placements = tuple(
@@ -362,3 +385,13 @@ class _PatchPlanner:
     def set_mode(self, change: FileChange, path: str) -> None:
         if change.new_mode in _MODES:
             self.modes[path] = _MODES[change.new_mode]
+
+
+def _is_backup(old: str, new: str) -> bool:
+    """Whether one name is the other's with an ending, as in `x.py.orig` and `x.py~`."""
+    return old.startswith(new) or new.startswith(old)
+
+
+def _fills_empty(change: FileChange) -> bool:
+    """Whether the change turns no lines at all into the whole file."""
+    return len(change.hunks) == 1 and not change.hunks[0].old_start and not change.hunks[0].pre
