@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from vllm_series import transaction
 from vllm_series.commands.options import (
     chosen_series,
     dry_run_options,
@@ -82,30 +83,26 @@ def command(
     if patch_files and series_name is not None:
         raise UsageError("--patch and --series are two sources of patches. Give one of them")
     tree = opened(target, python)
-    stack = read_stack(tree)
-    source = "the patch given"
-    if patch_files:
-        entries = _given(patch_files, reverse)
-        todo = [entry for entry in entries if _digest(entry) not in _digests(stack)]
-    else:
-        series = chosen_series(series_dir, series_name, tree.version)
-        source, entries = series.folder.name, list(series.entries)
-        if not entries:
-            raise RefusedError(f"{series.folder / 'series'} lists no patch. There is nothing to do")
-        todo = _beyond(stack, entries, source)
-    report: dict[str, Any] = {"command": "apply", "tree": str(tree.root), "version": tree.version}
-    if not todo:
-        _refuse_changed(tree)
-        _say(
-            as_json,
-            quiet,
-            {**report, "outcome": "nothing to do", "patches": []},
-            f"nothing to do: {source} is applied in {tree.label}",
-        )
-        return 0
-    return _Application(tree, stack, report, as_json, quiet, verbose).run(
-        todo, exclude, dry_run, show_diff
-    )
+    # Planned and written under one lock: whoever waits for another process plans on what it left.
+    with transaction.opened(tree, waiting) as held:
+        stack = read_stack(tree)
+        report = {"command": "apply", "tree": str(tree.root), "version": tree.version}
+        if patch_files:
+            source, entries = "the patch given", _given(patch_files, reverse)
+            applied = [patch.sha256 for patch in stack.patches]
+            todo = [entry for entry in entries if _digest(entry) not in applied]
+        else:
+            series = chosen_series(series_dir, series_name, tree.version)
+            source, entries = series.folder.name, list(series.entries)
+            if not entries:
+                raise RefusedError(f"{series.folder / 'series'} lists no patch: nothing to apply")
+            todo = _beyond(stack, entries, source)
+        if not todo:
+            _refuse_changed(tree)
+            _say_nothing_to_do(as_json, quiet, report, f"{source} is applied in {tree.label}")
+            return 0
+        application = _Application(held, stack, report, as_json, quiet, verbose)
+        return application.run(todo, exclude, dry_run, show_diff)
 
 
 class _Application:
@@ -113,14 +110,15 @@ class _Application:
 
     def __init__(
         self,
-        tree: DiskTree,
+        held: transaction.OpenTree,
         stack: Stack,
         report: dict[str, Any],
         as_json: bool,
         quiet: bool,
         verbose: bool,
     ) -> None:
-        self.tree = tree
+        self.held = held
+        self.tree = held.tree
         self.stack = stack
         self.report = report
         self.as_json = as_json
@@ -161,9 +159,7 @@ class _Application:
             self.tell("dry run", plan, "would be applied")
             self.remark("nothing was written")
             return 0
-        from vllm_series.transaction import apply
-
-        apply(self.tree, plan.steps, waiting=waiting)
+        transaction.apply(self.held, plan.steps)
         self.tell("applied", plan, "applied")
         return 0
 
@@ -257,10 +253,6 @@ def _digest(entry: Entry) -> str:
     return hashlib.sha256(entry.text).hexdigest()
 
 
-def _digests(stack: Stack) -> list[str]:
-    return [patch.sha256 for patch in stack.patches]
-
-
 def _beyond(stack: Stack, entries: Sequence[Entry], source: str) -> list[Entry]:
     """The patches of the series that are not applied yet; the applied ones must be its first."""
     for applied, entry in zip(stack.patches, entries, strict=False):
@@ -292,10 +284,10 @@ def _refuse_changed(tree: DiskTree) -> None:
         )
 
 
-def _say(as_json: bool, quiet: bool, value: dict[str, Any], text: str) -> None:
+def _say_nothing_to_do(as_json: bool, quiet: bool, report: dict[str, Any], why: str) -> None:
     if as_json:
         from vllm_series.report import as_json as rendered
 
-        click.echo(rendered(value))
+        click.echo(rendered({**report, "outcome": "nothing to do", "patches": []}))
     elif not quiet:
-        click.echo(text)
+        click.echo(f"nothing to do: {why}")

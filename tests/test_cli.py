@@ -1,0 +1,457 @@
+"""The command line as people and programs meet it: words, exit codes, nothing half done."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from conftest import Stock
+
+SERIES = Path(__file__).resolve().parents[1] / "series"
+SCHEDULER = "vllm/v1/core/sched/scheduler.py"
+ADDED = "vllm/v1/core/sched/dynamic_width.py"
+
+
+@dataclass
+class Ran:
+    """One run of the command."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> dict[str, object]:
+        value: dict[str, object] = json.loads(self.out)
+        assert value["schema"] == 1
+        return value
+
+
+def run(*words: str | Path, cwd: Path | None = None, stdin: bytes = b"", **env: str) -> Ran:
+    done = subprocess.run(
+        [sys.executable, "-m", "vllm_series", *map(str, words)],
+        cwd=cwd or SERIES.parent,
+        input=stdin,
+        capture_output=True,
+        check=False,
+        env={**os.environ, **env},
+    )
+    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def everything(tree: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()
+    }
+
+
+@pytest.fixture
+def installed(stock: Stock, tmp_path: Path) -> Path:
+    """What the tool touches of an installed 0.33.0: the scheduler's folder and the dist-info."""
+    return copied(stock("0.33.0"), tmp_path / "site-packages")
+
+
+def copied(source: Path, site: Path) -> Path:
+    shutil.copytree(source / "vllm/v1/core/sched", site / "vllm/v1/core/sched")
+    for name in ("vllm/__init__.py", "vllm/_version.py"):
+        shutil.copy2(source / name, site / name)
+    info = next(source.glob("*.dist-info"))
+    shutil.copytree(info, site / info.name)
+    return site
+
+
+@pytest.fixture
+def series(tmp_path: Path) -> Path:
+    """A copy of this project's series folders, to be changed."""
+    target = tmp_path / "series"
+    shutil.copytree(SERIES, target)
+    return target
+
+
+# -- the way through ------------------------------------------------------------------------------
+
+
+def test_a_series_goes_in_once_is_verified_and_comes_out_to_the_byte(installed: Path) -> None:
+    before = everything(installed)
+    target = ("--target", installed)
+    assert "not applied" in run("status", *target).out
+    first = run("apply", *target)
+    assert (first.code, "dynwidth.patch  exact" in first.out) == (0, True)
+    assert (installed / ADDED).is_file()
+    assert "+ dynwidth.patch  applied" in run("status", *target).out
+    assert run("verify", *target).code == 0
+    applied = everything(installed)
+    second = run("apply", *target)
+    assert (second.code, second.out.startswith("nothing to do")) == (0, True)
+    assert everything(installed) == applied
+    assert run("revert", *target).out == "dynwidth.patch  reverted\n"
+    assert everything(installed) == before
+    assert run("revert", *target).out.startswith("nothing to do")
+
+
+def test_json_says_outcome_verdicts_and_places(installed: Path) -> None:
+    applied = run("apply", "--json", "--target", installed).json()
+    assert applied["outcome"] == "applied"
+    patch = applied["patches"][0]  # type: ignore[index]
+    assert patch["verdict"] == "exact"
+    scopes = {hunk["scope"] for file in patch["files"] for hunk in file["hunks"]}
+    assert "Scheduler.schedule" in scopes
+    again = run("apply", "--json", "--target", installed).json()
+    assert (again["outcome"], again["patches"]) == ("nothing to do", [])
+    status = run("status", "--json", "--target", installed).json()
+    assert status["patches"] == [{"name": "dynwidth.patch", "state": "applied"}]
+    assert status["version"] == "0.33.0"
+    verified = run("verify", "--json", "--target", installed).json()
+    assert verified["differences"] == []
+    assert verified["fingerprint"] == status["fingerprint"]
+    assert run("revert", "--json", "--target", installed).json()["outcome"] == "reverted"
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--diff"])
+def test_dry_run_and_diff_write_nothing(installed: Path, option: str) -> None:
+    before = everything(installed)
+    told = run("apply", option, "--target", installed)
+    assert told.code == 0
+    assert everything(installed) == before
+    run("apply", "--target", installed)
+    patched = everything(installed)
+    assert run("revert", option, "--target", installed).code == 0
+    assert everything(installed) == patched
+
+
+def test_diff_shows_the_change_as_git_would_take_it(installed: Path) -> None:
+    shown = run("apply", "--diff", "--target", installed)
+    assert f"+++ b/{SCHEDULER}" in shown.out
+    done = subprocess.run(
+        ["git", "apply", "--check", "-"], cwd=installed, input=shown.out.encode(), check=False
+    )
+    assert done.returncode == 0
+
+
+def test_verify_names_a_changed_file_and_its_exit_code_is_1(installed: Path) -> None:
+    run("apply", "--target", installed)
+    path = installed / SCHEDULER
+    path.write_bytes(path.read_bytes() + b"# by hand\n")
+    for command in ("verify", "status"):
+        told = run(command, "--target", installed)
+        assert told.code == 1
+        assert SCHEDULER in told.out
+    again = run("apply", "--target", installed)
+    assert again.code == 1
+    assert "has changed since" in again.err
+
+
+def test_an_edit_by_hand_is_shown_by_revert_and_kept(installed: Path) -> None:
+    run("apply", "--target", installed)
+    path = installed / SCHEDULER
+    path.write_bytes(path.read_bytes() + b"# by hand\n")
+    edited = everything(installed)
+    told = run("revert", "--target", installed)
+    assert told.code == 1
+    assert "+# by hand" in told.err
+    assert everything(installed) == edited
+
+
+# -- choosing series and patches ------------------------------------------------------------------
+
+
+def test_a_series_for_another_line_is_refused_where_it_does_not_fit(
+    stock: Stock, tmp_path: Path
+) -> None:
+    tree = copied(stock("0.33.0"), tmp_path / "site")
+    text = (tree / SCHEDULER).read_bytes()
+    (tree / SCHEDULER).write_bytes(
+        text.replace(b"self.kv_cache_manager.new_step_starts()", b"pass")
+    )
+    before = everything(tree)
+    told = run("apply", "--target", tree)
+    assert told.code == 1
+    assert "drifted" in told.out
+    assert "Scheduler.schedule" in told.err
+    assert "as it was" in told.err
+    assert everything(tree) == before
+    refused = run("apply", "--json", "--target", tree).json()
+    assert refused["outcome"] == "refused"
+
+
+def test_no_series_for_the_version_is_no_success(installed: Path, series: Path) -> None:
+    shutil.rmtree(series / "vllm-0.33")
+    told = run("apply", "--target", installed, "--series-dir", series)
+    assert told.code == 1
+    assert "no series for vllm 0.33.0" in told.err
+    assert "covers 0.27, 0.28" in told.err
+
+
+def test_a_series_with_another_text_asks_for_a_revert_first(installed: Path, series: Path) -> None:
+    assert run("apply", "--target", installed, "--series-dir", series).code == 0
+    patch = series / "vllm-0.33" / "dynwidth.patch"
+    patch.write_bytes(patch.read_bytes().replace(b"Forwarded: no", b"Forwarded: yes"))
+    told = run("apply", "--target", installed, "--series-dir", series)
+    assert told.code == 1
+    assert "another text" in told.err
+    assert "revert" in told.err
+    assert run("status", "--target", installed, "--series-dir", series).code == 1
+    shutil.rmtree(series)
+    assert run("revert", "--target", installed).code == 0
+
+
+def test_a_patch_added_to_the_series_later_goes_on_top(installed: Path, series: Path) -> None:
+    run("apply", "--target", installed, "--series-dir", series)
+    folder = series / "vllm-0.33"
+    (folder / "second.patch").write_bytes(
+        b"--- a/vllm/v1/core/sched/dynamic_width.py\n+++ b/vllm/v1/core/sched/dynamic_width.py\n"
+        b"@@ -1,2 +1,3 @@\n # SPDX-License-Identifier: Apache-2.0\n+# on top\n"
+        b" # SPDX-FileCopyrightText: Copyright contributors to the vllm-series project\n"
+    )
+    (folder / "series").write_text("dynwidth.patch\nsecond.patch\n")
+    told = run("apply", "--json", "--target", installed, "--series-dir", series).json()
+    assert [patch["name"] for patch in told["patches"]] == ["second.patch"]  # type: ignore[attr-defined]
+    assert run("revert", "--top", "1", "--target", installed).out == "second.patch  reverted\n"
+    assert b"# on top" not in (installed / ADDED).read_bytes()
+    assert run("verify", "--target", installed).code == 0
+    assert run("revert", "--top", "2", "--target", installed).code == 2
+
+
+def test_any_diff_goes_to_any_tree_from_a_file_or_stdin_and_back(
+    stock: Stock, tmp_path: Path
+) -> None:
+    tree = tmp_path / "bare"
+    shutil.copytree(stock("0.33.0") / "vllm/v1/core/sched", tree / "vllm/v1/core/sched")
+    before = everything(tree)
+    diff = run("apply", "--diff", "--series", "vllm-0.33", "--target", tree).out.encode()
+    stripped = diff.replace(b"--- a/", b"--- ").replace(b"+++ b/", b"+++ ")
+    assert run("apply", "--patch", "-", "--target", tree, stdin=stripped).code == 0
+    patched = everything(tree)
+    assert run("revert", "--target", tree).code == 0
+    assert everything(tree) == before
+    file = tmp_path / "fix.diff"
+    file.write_bytes(diff)
+    assert run("apply", "--patch", file, "--target", tree).code == 0
+    assert run("apply", "--patch", file, "--target", tree).out.startswith("nothing to do")
+    assert run("apply", "-R", "--patch", file, "--target", tree).code == 0
+    assert (tree / SCHEDULER).read_bytes() == before[SCHEDULER]
+    assert run("revert", "--top", "1", "--target", tree).code == 0
+    assert (tree / SCHEDULER).read_bytes() == patched[SCHEDULER]
+
+
+def test_what_is_there_already_by_other_hands_is_said_and_left(
+    installed: Path, tmp_path: Path
+) -> None:
+    diff = tmp_path / "fix.diff"
+    diff.write_text(run("apply", "--diff", "--target", installed).out)
+    subprocess.run(["git", "apply", str(diff)], cwd=installed, check=True)
+    before = everything(installed)
+    told = run("apply", "--target", installed)
+    assert told.code == 0
+    assert "there already" in told.out
+    assert "not by this tool" in told.err
+    assert everything(installed) == before
+
+
+def test_exclude_leaves_out_what_no_wheel_ships(installed: Path, tmp_path: Path) -> None:
+    diff = tmp_path / "pull-request.diff"
+    shown = run("apply", "--diff", "--target", installed).out
+    test_file = (
+        "diff --git a/tests/test_x.py b/tests/test_x.py\nnew file mode 100644\n"
+        "--- /dev/null\n+++ b/tests/test_x.py\n@@ -0,0 +1 @@\n+pass\n"
+    )
+    diff.write_text(shown + test_file)
+    told = run("apply", "--patch", diff, "--target", installed)
+    assert told.code == 1
+    assert "not-shipped" in told.out
+    assert "--exclude 'tests/*'" in told.err
+    assert run("apply", "--patch", diff, "--exclude", "tests/*", "--target", installed).code == 0
+
+
+def test_a_result_that_does_not_compile_is_refused_before_anything_is_written(
+    installed: Path, tmp_path: Path
+) -> None:
+    before = everything(installed)
+    diff = tmp_path / "broken.diff"
+    diff.write_text(
+        "--- a/vllm/broken.py\n+++ b/vllm/broken.py\n@@ -0,0 +1 @@\n+def\n".replace(
+            "--- a/vllm/broken.py", "--- /dev/null"
+        )
+    )
+    told = run("apply", "--patch", diff, "--target", installed)
+    assert told.code == 1
+    assert "vllm/broken.py:1 does not compile" in told.err
+    assert everything(installed) == before
+
+
+# -- looking --------------------------------------------------------------------------------------
+
+
+def test_status_says_that_the_bytes_are_not_those_of_the_base(installed: Path) -> None:
+    assert "are those of vllm 0.33.0" in run("status", "--target", installed).out
+    path = installed / SCHEDULER
+    path.write_bytes(path.read_bytes() + b"# another build\n")
+    assert f"not those of vllm 0.33.0: {SCHEDULER}" in run("status", "--target", installed).out
+
+
+def test_list_marks_what_is_applied(installed: Path) -> None:
+    run("apply", "--target", installed)
+    told = run("list", "--target", installed)
+    assert told.out.startswith("+  vllm-0.33  dynwidth.patch  dynwidth:")
+    assert len(run("list", "--series-dir", SERIES).out.splitlines()) == len(
+        list(SERIES.glob("vllm-*"))
+    )
+
+
+def test_show_prints_why_and_diff(tmp_path: Path) -> None:
+    told = run("show", "dynwidth")
+    assert told.code == 0
+    assert "Base: vllm 0.33.0" in told.out
+    assert "@@ Scheduler.schedule" in told.out
+    value = run("show", "dynwidth.patch", "--series", "0.30", "--json").json()
+    assert value["patch"]["base"] == "0.30.0"  # type: ignore[index]
+    missing = run("show", "nothing")
+    assert missing.code == 1
+    assert "vllm-series list" in missing.err
+
+
+def test_lint_holds_the_series_of_this_project_against_their_bases(
+    stock: Stock, tmp_path: Path
+) -> None:
+    for folder in sorted(SERIES.glob("vllm-*")):
+        base = json.loads(run("show", "dynwidth", "--series", folder.name, "--json").out)["patch"][
+            "base"
+        ]
+        told = run("lint", "--series", folder.name, "--target", stock(base))
+        assert told.code == 0, told.out
+        assert f"held against vllm {base}" in told.out
+
+
+def test_lint_names_file_line_and_reason(series: Path, stock: Stock) -> None:
+    folder = series / "vllm-0.33"
+    patch = folder / "dynwidth.patch"
+    good = patch.read_bytes()
+    (folder / "orphan.patch").write_bytes(good)
+    assert "no line of the series file names it" in lint(series)
+    (folder / "orphan.patch").unlink()
+    for old, new, expected in (
+        (b"Base: vllm 0.33.0\n", b"", "no Base: trailer"),
+        (b"Base: vllm 0.33.0\n", b"Base: vllm 0.32.0\n", "is not of the line"),
+        (b"Activate: ", b"Activates: ", "Is Activate: meant?"),
+        (b"@@ Scheduler.schedule\n", b"@@ def schedule(self):\n", "is not the hunk's scope"),
+        (b"@@ Scheduler.schedule\n", b"@@ Scheduler.update_from_output\n", "but it changes"),
+        (b"index d35b7dfac4", b"index d35b7dfac5", "is not that of the base"),
+        (b"Scheduler.schedule(self, ", b"Scheduler.schedule(self, more, ", "Contract:"),
+        (b"Date: Tue, 1 Dec", b"Date:  Tue, 1 Dec", "written again"),
+        (b"Last-Update: 2026-12-01", b"Last-Update: today", "is not a date"),
+    ):
+        assert old in good
+        patch.write_bytes(good.replace(old, new, 1))
+        assert expected in lint(series, stock("0.33.0"))
+
+
+def lint(series: Path, base: Path | None = None) -> str:
+    target = ("--target", base) if base else ()
+    told = run("lint", "--series-dir", series, "--series", "vllm-0.33", *target)
+    assert told.code == 1
+    return told.out
+
+
+def test_doctor_finds_nothing_wrong_and_then_what_is(installed: Path) -> None:
+    run("apply", "--target", installed)
+    assert run("doctor", "--target", installed).code == 0
+    path = installed / SCHEDULER
+    path.write_bytes(path.read_bytes() + b"#\n")
+    told = run("doctor", "--json", "--target", installed)
+    assert told.code == 1
+    failed = [c for c in told.json()["checks"] if c["outcome"] == "fail"]  # type: ignore[attr-defined]
+    assert [check["name"] for check in failed] == ["files"]
+
+
+# -- wrong usage and wrong places -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "expected"),
+    [
+        (("aply",), 2, "Did you mean apply?"),
+        (("apply", "--nonsense"), 2, "No such option"),
+        (("apply", "--target", "/nowhere/at/all"), 2, "does not exist"),
+        (("apply", "--reverse"), 2, "go with --patch"),
+        (("status", "--python", "/nowhere/python"), 3, "/nowhere/python"),
+        (("list", "--series", "vllm-9.9"), 1, "no series vllm-9.9"),
+        (("list", "--series-dir", "/nowhere"), 1, "no series folder"),
+        (("revert", "--top", "0"), 2, "--top"),
+    ],
+)
+def test_wrong_words_get_a_clear_error(words: tuple[str, ...], code: int, expected: str) -> None:
+    told = run(*words)
+    assert told.code == code, told.err
+    assert expected in told.err
+    assert "Traceback" not in told.err
+
+
+def test_a_folder_without_vllm_is_exit_3(tmp_path: Path) -> None:
+    for command in ("status", "apply", "revert", "verify", "doctor"):
+        told = run(command, "--target", tmp_path)
+        assert told.code == 3, (command, told)
+        assert "Traceback" not in told.err
+
+
+def test_a_malformed_patch_is_refused_with_its_line(installed: Path, tmp_path: Path) -> None:
+    before = everything(installed)
+    diff = tmp_path / "cut.diff"
+    diff.write_text("--- a/vllm/x.py\n+++ b/vllm/x.py\n@@ -1,3 +1,3 @@\n one\n")
+    told = run("apply", "--patch", diff, "--target", installed)
+    assert told.code == 1
+    assert "cut.diff:4: " in told.err
+    assert everything(installed) == before
+
+
+def test_no_command_prints_the_help() -> None:
+    told = run()
+    assert "Commands:" in told.out + told.err
+    for command in ("status", "apply", "revert", "verify", "lint", "doctor", "completion"):
+        assert run(command, "--help").code == 0
+
+
+def test_no_color_is_obeyed_on_a_terminal(installed: Path) -> None:
+    script = shutil.which("script")
+    if script is None:
+        pytest.skip("script(1) is not installed, so there is no terminal to write to")
+
+    def on_terminal(**env: str) -> str:
+        line = f"{sys.executable} -m vllm_series apply --diff --target {installed}"
+        done = subprocess.run(
+            [script, "-qec", line, "/dev/null"],
+            cwd=SERIES.parent,
+            capture_output=True,
+            check=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            env={**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, **env},
+        )
+        return done.stdout
+
+    assert "\x1b[" in on_terminal(TERM="xterm")
+    assert "\x1b[" not in on_terminal(TERM="xterm", NO_COLOR="1")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_code_for_the_shell(shell: str) -> None:
+    told = run("completion", shell)
+    assert told.code == 0
+    assert "_VLLM_SERIES_COMPLETE" in told.out
+
+
+def test_bash_completes_commands_options_and_series() -> None:
+    def completed(words: str, index: str) -> list[str]:
+        told = run(_VLLM_SERIES_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=index)
+        return [line.partition(",")[2] for line in told.out.splitlines()]
+
+    assert completed("vllm-series app", "1") == ["apply"]
+    assert "--dry-run" in completed("vllm-series apply --d", "2")
+    assert completed("vllm-series list --series vllm-0.3", "3") == [
+        "vllm-0.30", "vllm-0.31", "vllm-0.32", "vllm-0.33",
+    ]  # fmt: skip
