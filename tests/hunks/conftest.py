@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,16 +51,9 @@ def patched(
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
     folder = SERIES / f"vllm-{release.rpartition('.')[0]}"
-    patches = [folder / name for name in (folder / "series").read_text().split()]
     subprocess.run(
-        ["git", "apply", "--whitespace=nowarn", *patches],
-        cwd=tree,
-        env={
-            "PATH": os.environ["PATH"],
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_CEILING_DIRECTORIES": str(tree.parent),
-        },
+        [sys.executable, "-m", "vllm_series", "apply", "--quiet", "--series-dir", str(folder),
+         "--target", str(tree)],
         check=True,
-    )
+    )  # fmt: skip
     return tree

@@ -1,10 +1,11 @@
-"""Git, quilt and GNU patch put every patch of the series on stock files, with the same bytes."""
+"""Git, quilt, GNU patch and this tool put every patch on stock files, with the same bytes."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from conftest import Stock
-
-
-def require(tool: str) -> None:
-    """Fail, rather than skip, where a tool is missing: nothing would be proved."""
-    if shutil.which(tool) is None:
-        pytest.fail(
-            f"{tool} is not installed, so nothing shows that it takes the series. "
-            f"Install it (Debian: apt-get install {tool})."
-        )
 
 
 def run(tree: Path, *command: str | Path, **extra: str) -> None:
@@ -57,7 +49,6 @@ def run(tree: Path, *command: str | Path, **extra: str) -> None:
 
 
 def git_am(tree: Path, folder: Path, patches: list[Path]) -> None:
-    require("git")
     run(tree, "git", "init", "--quiet")
     run(tree, "git", "add", "--all")
     run(tree, "git", "commit", "--quiet", "--message=stock")
@@ -66,7 +57,6 @@ def git_am(tree: Path, folder: Path, patches: list[Path]) -> None:
 
 
 def git_apply(tree: Path, folder: Path, patches: list[Path]) -> None:
-    require("git")
     run(tree, "git", "apply", *patches)
 
 
@@ -107,25 +97,44 @@ def release(request: pytest.FixtureRequest) -> str:
     return version
 
 
+def ours(tree: Path, folder: Path, patches: list[Path]) -> None:
+    run(
+        tree, sys.executable, "-m", "vllm_series", "apply", "--target", tree,
+        "--series-dir", folder,
+    )  # fmt: skip
+    shutil.rmtree(tree / ".vllm-series")
+
+
 @pytest.mark.parametrize(
-    "tool", [git_am, git_apply, quilt_push, gnu_patch], ids=lambda tool: tool.__name__
+    ("name", "tool"),
+    [
+        ("vllm-series", ours),
+        ("git", git_am),
+        ("git", git_apply),
+        ("quilt", quilt_push),
+        ("patch", gnu_patch),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 def test_a_tool_gives_the_bytes_that_the_patch_promises(
     release: str,
+    name: str,
     tool: Callable[[Path, Path, list[Path]], None],
     stock: Stock,
     tmp_path: Path,
+    oracle: Callable[[str], str],
 ) -> None:
-    require("git")
+    if tool is not ours:
+        oracle(name)
     folder = SERIES / f"vllm-{release.rpartition('.')[0]}"
     patches = [folder / name for name in (folder / "series").read_text().split()]
     tree = tmp_path / "tree"
-    for name in touched(patches):
-        if (stock(release) / name).is_file():
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(stock(release) / name, tree / name)
+    for path in touched(patches):
+        if (stock(release) / path).is_file():
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(stock(release) / path, tree / path)
     tool(tree, folder, patches)
-    assert {name: blob_id(text) for name, text in files(tree).items()} == promised(patches)
+    assert {path: blob_id(text) for path, text in files(tree).items()} == promised(patches)
 
 
 def blob_id(text: bytes) -> str:
