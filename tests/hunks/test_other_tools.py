@@ -61,7 +61,6 @@ def git_apply(tree: Path, folder: Path, patches: list[Path]) -> None:
 
 
 def quilt_push(tree: Path, folder: Path, patches: list[Path]) -> None:
-    require("quilt")
     run(
         tree, "quilt", "--quiltrc=-", "push", "-a", "--fuzz=0",
         QUILT_PATCHES=str(folder), QUILT_SERIES=str(folder / "series"),
@@ -70,7 +69,6 @@ def quilt_push(tree: Path, folder: Path, patches: list[Path]) -> None:
 
 
 def gnu_patch(tree: Path, folder: Path, patches: list[Path]) -> None:
-    require("patch")
     for each in patches:
         run(tree, "patch", "-p1", "-F0", "--batch", "-i", each)
 
