@@ -234,9 +234,10 @@ def strip_level(
     """How many leading folders to take off every path (what `patch -p` would be told).
 
     The level that turns most paths into files of `package`; files that exist in the tree (or are
-    created) count before those that only look right. Where no path leads into the package, git's
-    usual 1 is the answer for prefixed paths and 0 for others. Raises PatchFormatError where two
-    levels are equally good.
+    created) count before those that only look right. Where no path leads into the package, and
+    where several levels are equally good, 1 is the answer for git's own `a/` and `b/`. Other paths
+    that do not lead there keep all their folders. Raises PatchFormatError where levels are equally
+    good and nothing tells them apart.
     """
     scores: dict[int, tuple[int, int]] = {}
     for change in changes:
@@ -251,6 +252,8 @@ def strip_level(
         return 1 if all(_has_git_prefix(change) for change in changes) else 0
     best = max(scores.values())
     levels = [level for level, score in scores.items() if score == best]
+    if 1 in levels and all(change.from_git and _has_git_prefix(change) for change in changes):
+        return 1
     if len(levels) > 1:
         raise PatchFormatError(
             changes[0].new_raw or changes[0].old_raw or "",

@@ -22,7 +22,7 @@ _DATE = re.compile(
 )
 _EPOCH = re.compile(
     rb"(?P<day>1970-01-01|1969-12-31)[ T](?P<hour>\d\d):(?P<minute>\d\d):00(?:\.0+)?"
-    rb"(?: ?(?P<sign>[-+])(?P<zone_hour>\d\d):?(?P<zone_minute>\d\d))?$"
+    rb" (?P<sign>[-+])(?P<zone_hour>\d\d):?(?P<zone_minute>\d\d)$"
 )
 _DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
 
@@ -44,11 +44,11 @@ def plain(raw: bytes) -> str:
 
 
 def of_file_line(line: bytes, *, dated: bool) -> tuple[str, bytes]:
-    """Name and time stamp of a `---` or `+++` line.
+    """Name of a `---` or `+++` line, and the time stamp that a tab parts from it.
 
-    A tab ends the name; git adds one behind a name with spaces so that no date is read into it.
-    `dated` looks for a date behind spaces as well, which tabs become on their way through a
-    terminal (git's diff_timestamp_len reads it so).
+    git adds the tab alone behind a name with spaces so that no date is read into it. `dated` takes
+    a date behind spaces off as well, which tabs become on their way through a terminal (git's
+    diff_timestamp_len does so).
     """
     raw = line[4:].rstrip(b"\r\n")
     if raw.startswith(b'"'):
@@ -59,7 +59,7 @@ def of_file_line(line: bytes, *, dated: bool) -> tuple[str, bytes]:
     name, tab, stamp = raw.partition(b"\t")
     if dated and not tab:
         found = _DATE.search(name)
-        name, stamp = (name[: found.start()], found[0].strip()) if found else (name.rstrip(), b"")
+        name = name[: found.start()] if found else name.rstrip()
     return plain(name), stamp
 
 
@@ -72,10 +72,8 @@ def is_epoch(stamp: bytes) -> bool:
     minutes = int(found["hour"]) * 60 + int(found["minute"])
     if found["day"].startswith(b"1969"):
         minutes -= 24 * 60
-    if found["sign"]:
-        zone = int(found["zone_hour"]) * 60 + int(found["zone_minute"])
-        minutes -= zone if found["sign"] == b"+" else -zone
-    return minutes == 0
+    zone = int(found["zone_hour"]) * 60 + int(found["zone_minute"])
+    return minutes == (zone if found["sign"] == b"+" else -zone)
 
 
 def quoted_end(raw: bytes) -> int:
