@@ -61,5 +61,15 @@ def _diff(old: bytes, new: bytes, path: str) -> str:
     """A unified diff as text; bytes that are not UTF-8 are shown escaped."""
     import difflib
 
-    before, after = (text.decode("utf-8", "backslashreplace").split("\n") for text in (old, new))
-    return "\n".join(difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", lineterm=""))
+    return "\n".join(
+        difflib.unified_diff(_lines(old), _lines(new), f"a/{path}", f"b/{path}", lineterm="")
+    )
+
+
+def _lines(text: bytes) -> list[str]:
+    lines = text.decode("utf-8", "backslashreplace").split("\n")
+    if lines[-1]:
+        lines[-1] += "\n\\ No newline at end of file"
+    else:
+        del lines[-1]
+    return lines

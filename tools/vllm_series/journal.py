@@ -127,6 +127,7 @@ class Journal:
         flush_each = len(work.creates) + len(work.puts) <= _FEW
         self._open(json.dumps(names).encode())
         try:
+            self._flush_folders([self._stem.parent])
             written = self._write(work, flush_each)
             self._flush(names, flush_each)
             self._file("prepare").rename(self._file("commit"))
@@ -182,7 +183,6 @@ class Journal:
             with contextlib.suppress(OSError):
                 fresh.unlink()
             raise
-        self._flush_folders([self._stem.parent])
 
     def _write(self, work: Work, flush_each: bool) -> dict[str, str]:
         """Everything of `prepare`; the digests of what the targets must hold afterwards."""
