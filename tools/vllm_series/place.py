@@ -270,6 +270,14 @@ class _Search:
     def found(self, hunk: Hunk, line: int, bound: str | None) -> Placement:
         offset = line - hunk.first_line
         verdict = Verdict.OFFSET if offset else Verdict.EXACT
+        if bound is None and sum(1 for text in hunk.pre if text.strip()) < 2 and self.lines:
+            # A real anchor stands once in one class up to 0.25 and once in another from 0.26 on.
+            return self.refused(
+                hunk,
+                Verdict.AMBIGUOUS,
+                f"its text stands once, at line {line}, but a single line is no proof of the place",
+                line,
+            )
         if bound is None and (other := self.contradicts_hint(hunk, line)):
             return self.refused(
                 hunk,
