@@ -47,7 +47,7 @@ def split_mail(lines: list[bytes], is_mail: bool) -> tuple[Pairs, str]:
         found = _HEADER.match(line)
         if line[:1] in " \t" and headers:
             key, value = headers[-1]
-            headers[-1] = (key, f"{value} {line.strip()}")
+            headers[-1] = (key, f"{value} {line.strip()}".strip())
         elif found:
             headers.append((found[1], found[2].strip()))
         else:

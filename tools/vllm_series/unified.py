@@ -137,6 +137,8 @@ class DiffParser:
             old_raw, _ = self.file_line(index, dated=False)
             new_raw, _ = self.file_line(index + 1, dated=False)
             index += 2
+        elif HUNK.match(line):
+            raise self.fail(index, "a hunk without the --- and +++ lines of its file")
         kind = self.git_kind(first, extended, old_raw, new_raw)
         try:
             head_old, head_new = paths.of_git_line(
@@ -157,8 +159,8 @@ class DiffParser:
             hunks=hunks,
             old_id=extended.get("old id"),
             new_id=extended.get("new id"),
-            old_mode=extended.get("deleted file mode") or extended.get("old mode"),
-            new_mode=extended.get("new file mode") or extended.get("new mode"),
+            old_mode=extended.get("deleted file mode", extended.get("old mode")),
+            new_mode=extended.get("new file mode", extended.get("new mode")),
             lineno=first + 1,
             similarity=self.percentage(first, extended.get("similarity index")),
         )
@@ -186,6 +188,8 @@ class DiffParser:
             for key in found:
                 if key in extended:
                     raise self.fail(index, f"this file has two lines that give its {key}")
+            if not self.lines[index].endswith(b"\n"):
+                raise self.fail(index, "the last line does not end: the patch may be cut off")
             extended |= found
             index += 1
         return extended, index
