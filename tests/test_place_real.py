@@ -171,9 +171,14 @@ def test_the_cap_alone_is_refused_where_its_method_is_another(
 
 @pytest.mark.parametrize("version", ["0.27.0", "0.27.1", "0.28.0", "0.29.0"])
 def test_gnu_patch_puts_the_cap_into_another_method_and_is_content(
-    stock: Stock, seed_patch: bytes, version: str, folder: Callable[[str], Folder]
+    stock: Stock,
+    seed_patch: bytes,
+    version: str,
+    folder: Callable[[str], Folder],
+    oracle: Callable[[str], str],
 ) -> None:
     """Why there is no fuzz here."""
+    oracle("patch")
     target = folder("target")
     target.write(SCHEDULER, (stock(version) / SCHEDULER).read_bytes())
     done = target.run("patch", "-p1", given=seed_patch)
@@ -236,9 +241,14 @@ def test_without_context_a_changed_file_is_refused(stock: Stock, name: str, vers
 @pytest.mark.parametrize("version", AFTER_THE_FIX)
 @pytest.mark.parametrize("tool", ["git", "patch"])
 def test_git_and_gnu_patch_fix_without_context_what_is_fixed_already(
-    stock: Stock, version: str, tool: str, folder: Callable[[str], Folder]
+    stock: Stock,
+    version: str,
+    tool: str,
+    folder: Callable[[str], Folder],
+    oracle: Callable[[str], str],
 ) -> None:
     """Why a hunk without context is placed by blob id alone."""
+    oracle(tool)
     words = {"git": ["git", "apply", "--unidiff-zero"], "patch": ["patch", "-p1", "-F0"]}[tool]
     for name in (TOKENIZER, SCALED_MM):
         text = (DATA / name).read_bytes()
