@@ -7,6 +7,7 @@ service can fan out over `nox --list`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import sys
@@ -18,7 +19,7 @@ import nox
 
 ROOT = Path(__file__).parent
 RELEASES = json.loads((ROOT / "tests" / "releases.json").read_text())["releases"]
-PAIRS = [f"{old}-{new}" for old, new in zip(RELEASES, RELEASES[1:], strict=False)]
+PAIRS = [f"{old}-{new}" for old, new in itertools.pairwise(RELEASES)]
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
@@ -103,7 +104,7 @@ def apply_table(session: nox.Session) -> None:
     if not ROWS:
         session.skip("it closes `nox -s apply`")
     width = max(len(row.verdicts) for row in ROWS)
-    print(f"\n{'release':<10}{'outcome':<10}{'verdicts':<{max(width, 8) + 2}}seconds")
+    print(f"\n{'release':<10}{'outcome':<10}{'verdicts':<{max(width, 8) + 2}}{'seconds':>7}")
     for row in ROWS:
         print(
             f"{row.release:<10}{row.outcome:<10}{row.verdicts:<{max(width, 8) + 2}}"

@@ -153,8 +153,12 @@ def snapshot(root: Path) -> Snapshot:
 
 
 def contents(found: Snapshot) -> dict[str, tuple[object, object]]:
-    """Of a snapshot, what two installations of one wheel share: modes and contents."""
-    return {path: (state[0], state[-1]) for path, state in found.items() if "RECORD" not in path}
+    """Of a snapshot, what two installations of one wheel share: modes, and contents or sizes."""
+    return {
+        path: (state[0], state[3] if isinstance(state[-1], int) and len(state) > 1 else state[-1])
+        for path, state in found.items()
+        if "RECORD" not in path
+    }
 
 
 def steps(tree: DiskTree) -> list[PatchStep]:
@@ -248,5 +252,5 @@ def without_privileges(code: str, *arguments: str | Path) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(TOOLS)},
+        env={**os.environ, "PYTHONPATH": f"{TOOLS}{os.pathsep}{Path(__file__).parent}"},
     )

@@ -35,6 +35,9 @@ def taken(root: Path) -> dict[str, list[object]]:
                 found[key] = ["link", str(path.readlink())]
                 continue
             status = path.stat()
+            found[key] = ["link", str(path.readlink())]
+                continue
+            status = path.stat()
             with path.open("rb") as stream:
                 digest = (
                     hashlib.file_digest(stream, "sha256")
@@ -43,13 +46,21 @@ def taken(root: Path) -> dict[str, list[object]]:
                 )
             found[key] = [
                 "file",
-                digest.hexdigest(),
+                _digest(path),
                 stat.S_IMODE(status.st_mode),
                 status.st_uid,
                 status.st_gid,
                 status.st_mtime_ns,
             ]
     return found
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def differences(before: dict[str, list[object]], after: dict[str, list[object]]) -> list[str]:

@@ -28,7 +28,7 @@ RELEASES: tuple[str, ...] = tuple(
 _ATTEMPTS = 3
 
 
-class IndexUnreachable(Exception):
+class IndexUnreachableError(Exception):
     """The package index did not serve a wheel; says which and what was tried."""
 
 
@@ -94,7 +94,7 @@ def install_into(folder: Path, requirement: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         if attempt < _ATTEMPTS:
             time.sleep(2**attempt)
-    raise IndexUnreachable(
+    raise IndexUnreachableError(
         f"{requirement} cannot be fetched from the package index after {_ATTEMPTS} attempts; "
         f"check the network and the index settings of pip or uv.\n{done.stderr.strip()}"
     )
