@@ -35,15 +35,6 @@ def taken(root: Path) -> dict[str, list[object]]:
                 found[key] = ["link", str(path.readlink())]
                 continue
             status = path.stat()
-            found[key] = ["link", str(path.readlink())]
-                continue
-            status = path.stat()
-            with path.open("rb") as stream:
-                digest = (
-                    hashlib.file_digest(stream, "sha256")
-                    if (sys.version_info >= (3, 11))
-                    else hashlib.sha256(stream.read())
-                )
             found[key] = [
                 "file",
                 _digest(path),
