@@ -4,8 +4,7 @@
     python snapshot.py compare DIR FILE     say every difference; exit 1 if there is one
 
 Of every file: hash, permission bits, owner, whole-second and nanosecond modification time; of every
-link: its target; of every folder: its permission bits. Only bytecode that a Python run adds is left
-out.
+link: its target; of every folder: its permission bits.
 """
 
 from __future__ import annotations

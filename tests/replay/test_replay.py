@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from git import Repo
 
 from conftest import Stock
 
@@ -35,23 +36,18 @@ class Replay:
         self.folder = folder
         self.repository = folder / "repository"
         self.patch = folder / "upstream.patch"
-        self.repository.mkdir()
-        self.git("init", "--quiet")
-        for tree in (old, new):
-            shutil.rmtree(self.repository / "vllm", ignore_errors=True)
-            shutil.copytree(tree / "vllm", self.repository / "vllm")
-            self.git("add", "--all")
-            self.git("commit", "--quiet", "--message", tree.name)
-        self.patch.write_bytes(self.diff())
-
-    def git(self, *words: str) -> bytes:
-        done = subprocess.run(
-            ["git", "-C", str(self.repository), *words], capture_output=True, check=True
-        )
-        return done.stdout
-
-    def diff(self, *paths: str) -> bytes:
-        return self.git("diff", "--full-index", "-M", "HEAD~", "HEAD", "--", *paths)
+        repository = Repo.init(self.repository, mkdir=True)
+        with repository:
+            for tree in (old, new):
+                shutil.rmtree(self.repository / "vllm", ignore_errors=True)
+                shutil.copytree(tree / "vllm", self.repository / "vllm")
+                repository.git.add(all=True)
+                repository.git.commit(quiet=True, message=tree.name)
+            diff: bytes = repository.git.diff(
+                "HEAD~", "HEAD", "-M", full_index=True,
+                stdout_as_string=False, strip_newline_in_stdout=False,
+            )  # fmt: skip
+        self.patch.write_bytes(diff)
 
     def tree(self, source: Path, name: str) -> Path:
         target = self.folder / name
