@@ -114,8 +114,10 @@ def _body(source: Source, header: int, counts: list[int], fed: list[str]) -> int
 
 
 def _check_marker(source: Source, index: int, header: int) -> None:
-    """The words after the backslash depend on the language of the tool that wrote them."""
-    if not source.lines[index].startswith(_MARKER):
+    """The words behind the backslash depend on the language of the tool that wrote them; git takes
+    any dozen bytes."""
+    line = source.lines[index]
+    if not line.startswith(_MARKER) or len(line) <= 12:
         raise source.fail(index, "a line that starts with a backslash is no line of a hunk")
     if index == header + 1 or source.lines[index - 1].startswith(b"\\"):
         raise source.fail(index, "a marker for a missing newline without the line it speaks of")
