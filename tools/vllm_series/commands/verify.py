@@ -65,6 +65,5 @@ def command(
             what = "every file" if everything else "every patched file and its record"
             applied = ", ".join(patch.name for patch in stack.patches) or "no patch"
             click.echo(f"{tree.label}: {what} is as recorded, with {applied} applied")
-            if verbose and print_of:
-                click.echo(f"Python files {print_of}")
+            click.echo(f"the release is Python files {print_of[: None if verbose else 16]}")
     return 1 if differences else 0
