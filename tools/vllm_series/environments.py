@@ -212,14 +212,14 @@ def _distribution(dist_info: Path) -> Distribution:
 
 def _refuse_editable(folders: Iterable[Path]) -> None:
     for folder in folders:
-        for entry in os.scandir(folder):
-            if not entry.name.lower().startswith((PACKAGE, f"__editable__.{PACKAGE}")):
-                continue
+        for place in sorted(folder.iterdir()):
             source = None
-            if entry.name.endswith(".dist-info"):
-                source = _editable_source(Path(entry.path))
-            elif entry.name == f"{PACKAGE}.egg-link":
-                source = Path(entry.path).read_text("utf-8", "replace").split("\n", 1)[0].strip()
+            if not place.name.lower().startswith(PACKAGE):
+                continue
+            if place.suffix == ".dist-info":
+                source = _editable_source(place)
+            elif place.name == f"{PACKAGE}.egg-link":
+                source = place.read_text("utf-8", "replace").split("\n", 1)[0].strip()
             if source is not None:
                 raise EnvironmentRefusedError(
                     f"vLLM is installed as editable in {folder}: its files are the checkout "
