@@ -21,6 +21,7 @@ from vllm_series.commands.options import (
     tree_options,
     waiting,
 )
+from vllm_series.commands.progress import Progress
 from vllm_series.errors import RefusedError, UsageError
 from vllm_series.series import Entry
 from vllm_series.stack import Stack, read_stack
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from vllm_series.plan import Plan
 
 _SHOWN_EXEMPT = 5
+_LARGE = 1_000_000
+"""Bytes of patch text from which a person at a terminal is told what goes on."""
 
 
 @click.command("apply")
@@ -136,9 +139,14 @@ class _Application:
         from vllm_series.parse import parse
         from vllm_series.plan import make_plan
 
-        patches = [parse(entry.text, entry.name) for entry in todo]
-        present = [patch.name for patch in self.stack.patches]
-        plan = make_plan(patches, self.tree.read, present=present, exclude=exclude)
+        progress = Progress(self.quiet or sum(len(entry.text) for entry in todo) < _LARGE)
+        with progress:
+            progress.say(f"reading {report.counted(len(todo), 'patch')}")
+            patches = [parse(entry.text, entry.name) for entry in todo]
+            files = report.counted(sum(len(patch.files) for patch in patches), "file")
+            progress.say(f"placing the hunks of {files}")
+            present = [patch.name for patch in self.stack.patches]
+            plan = make_plan(patches, self.tree.read, present=present, exclude=exclude)
         for note in report.notes(plan):
             click.echo(f"vllm-series: warning: {note}", err=True)
         if not plan.fits:
@@ -149,7 +157,9 @@ class _Application:
                 "every change is in the tree already, but not by this tool: revert cannot undo it"
             )
             return 0
-        failures = self.compiled(plan)
+        with progress:
+            progress.say(f"compiling {files}")
+            failures = self.compiled(plan)
         if failures:
             return self.refused(plan, failures)
         if show_diff:
@@ -159,7 +169,9 @@ class _Application:
             self.tell("dry run", plan, "would be applied")
             self.remark("nothing was written")
             return 0
-        transaction.apply(self.held, plan.steps)
+        with progress:
+            progress.say(f"writing {files}")
+            transaction.apply(self.held, plan.steps)
         self.tell("applied", plan, "applied")
         return 0
 

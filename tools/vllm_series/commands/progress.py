@@ -1,0 +1,36 @@
+"""What a person at a terminal sees while something takes long: one line that is written over."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+_CLEAR = "\r\x1b[K"
+
+
+class Progress:
+    """Names the step that goes on, on stderr; says nothing to a file, a pipe or a quiet command.
+
+    As a context manager it clears its line at the end, also where the step fails.
+    """
+
+    def __init__(self, silent: bool) -> None:
+        self._shown = not silent and sys.stderr.isatty()
+
+    def say(self, step: str) -> None:
+        if self._shown:
+            sys.stderr.write(f"{_CLEAR}{step} …")
+            sys.stderr.flush()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._shown:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
