@@ -7,7 +7,6 @@ is its refusal.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -126,7 +125,3 @@ def _run(root: Path, *words: str) -> bytes:
     done = subprocess.run(["git", *words], cwd=root, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
     return done.stdout
-
-
-def have(tool: str) -> bool:
-    return shutil.which(tool) is not None
