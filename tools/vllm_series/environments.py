@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +50,7 @@ def find_tree(target: Path | None = None, python: str | None = None) -> DiskTree
 
 
 def _ask(python: str) -> tuple[list[str], Path, tuple[int, int]]:
+    import shutil
     import subprocess
 
     found = shutil.which(python)

@@ -9,7 +9,6 @@ that takes longer than a whole no-op run, hence inside the functions that write.
 
 from __future__ import annotations
 
-import csv
 import io
 from base64 import urlsafe_b64encode
 from hashlib import sha256
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 Fields = tuple[str, str]
 """The hash (`sha256=…`) and size columns of a row; either may be empty."""
+_FEW = 64
 
 
 def rows(data: bytes, place: Path) -> dict[str, Fields]:
@@ -33,12 +33,34 @@ def rows(data: bytes, place: Path) -> dict[str, Fields]:
 
     Raises EnvironmentRefusedError naming `place` where a row does not have three fields.
     """
+    import csv
+
     found = {}
     for row in csv.reader(io.StringIO(_text(data), newline="")):
         if len(row) != 3:
             raise _damaged(place, f"a row has {len(row)} fields: {','.join(row)[:80]!r}")
         found[row[0].replace("\\", "/")] = (row[1], row[2])
     return found
+
+
+def holds(data: bytes, wanted: Mapping[str, Fields | None]) -> bool:
+    """Whether RECORD plainly says what is wanted, each path once; a quick look, not a parse.
+
+    False may also mean that a row is written in another way or that there are too many to look
+    for one by one; `rows` tells.
+    """
+    if len(wanted) > _FEW:
+        return False
+    text = b"\n" + data
+    for path, columns in wanted.items():
+        name = b"\n" + path.encode("utf-8", "surrogateescape") + b","
+        if text.count(name) != (columns is not None):
+            return False
+        if columns is not None:
+            row = name + ",".join(columns).encode()
+            if row + b"\n" not in text and row + b"\r\n" not in text:
+                return False
+    return True
 
 
 def fields(state: FileState) -> Fields:
@@ -129,6 +151,8 @@ def lines(data: bytes, place: Path) -> list[tuple[tuple[str, str, str], bytes]]:
 
 
 def _line(path: str, columns: Fields, ending: str) -> bytes:
+    import csv
+
     from installer.records import RecordEntry
 
     text = io.StringIO()

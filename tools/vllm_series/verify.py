@@ -52,13 +52,19 @@ def verify(tree: DiskTree, everything: bool = False) -> list[Difference]:
     stack = read_stack(tree)
     found = [*_stack_files(tree, stack), *_saved_state(tree, stack)]
     if tree.distribution and (stack or everything):
-        from vllm_series.record import rows
+        from vllm_series.record import holds, rows, stack_rows
 
         place = tree.distribution.record
-        listed = rows(place.read_bytes(), place)
-        found += _stack_rows(tree, stack, listed)
-        if everything:
-            found += _others(tree, stack, listed)
+        data = place.read_bytes()
+        wanted: Mapping[str, Fields | None] = {}
+        if stack:
+            state = state_path(tree)
+            wanted = stack_rows(state, stack, (tree.root / state / "stack.json").read_bytes())
+        if everything or not holds(data, wanted):
+            listed = rows(data, place)
+            found += _stack_rows(wanted, listed)
+            if everything:
+                found += _others(tree, stack, listed)
     return sorted(found, key=lambda difference: (difference.path, difference.kind))
 
 
@@ -103,14 +109,10 @@ def _saved_state(tree: DiskTree, stack: Stack) -> Iterator[Difference]:
             yield Difference("state", path, "is damaged; revert needs it")
 
 
-def _stack_rows(tree: DiskTree, stack: Stack, listed: Mapping[str, Fields]) -> Iterator[Difference]:
-    if not stack:
-        return
-    from vllm_series.record import stack_rows
-
-    state = state_path(tree)
-    listing = (tree.root / state / "stack.json").read_bytes()
-    for path, wanted in stack_rows(state, stack, listing).items():
+def _stack_rows(
+    expected: Mapping[str, Fields | None], listed: Mapping[str, Fields]
+) -> Iterator[Difference]:
+    for path, wanted in expected.items():
         has = listed.get(path)
         if has == wanted:
             continue
