@@ -163,6 +163,7 @@ class _PatchPlanner:
         self.notes: list[str] = list(patch.warnings)
         self.binding = patch.is_ours
         self.leaving = set[str]()
+        self.arriving = set[str]()
 
     def now(self, path: str) -> bytes | None:
         return self.texts[path] if path in self.texts else self.overlay.read(path)
@@ -175,6 +176,11 @@ class _PatchPlanner:
         pairs = [(change, *change.paths(strip)) for change in changes]
         self.leaving = {
             old for change, old, _ in pairs if old and change.kind in (Kind.RENAME, Kind.DELETE)
+        }
+        self.arriving = {
+            new
+            for change, _, new in pairs
+            if new and change.kind in (Kind.CREATE, Kind.RENAME, Kind.COPY)
         }
         files = [
             self.file(change, old, new) for change, old, new in pairs if not self.left_out(old, new)
@@ -294,9 +300,9 @@ class _PatchPlanner:
     def create(self, change: FileChange, path: str) -> FilePlan:
         text = b"".join(change.hunks[0].post) if change.hunks else b""
         there = self.now(path)
+        if there is not None and there == text:
+            return self.whole(change, path, Verdict.APPLIED)
         if there is not None and path not in self.leaving:
-            if there == text:
-                return self.whole(change, path, Verdict.APPLIED)
             return FilePlan(
                 change, path, Verdict.DRIFTED, (), "a file of that name exists with other content"
             )
@@ -310,6 +316,9 @@ class _PatchPlanner:
         if there is None:
             return self.whole(change, path, Verdict.APPLIED)
         text = b"".join(change.hunks[0].pre) if change.hunks else b""
+        if there != text and path in self.arriving:
+            # What this patch puts in its place may stand already; the change that does so says.
+            return self.whole(change, path, Verdict.APPLIED)
         if there != text:
             placed = place(change, there, path, binding=False)
             refused = next((p for p in placed.placements if not p.verdict.fits), None)
