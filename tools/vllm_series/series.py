@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from posixpath import normpath
 
 from vllm_series.errors import SeriesError
 
@@ -17,8 +18,11 @@ SERIES_FILE = "series"
 _LINE = re.compile(r"^vllm-(\d+\.\d+)$")
 _EXACT = re.compile(r"^vllm-(\d+\.\d+\.\d+(?:\.\d+)?(?:(?:a|b|rc)\d+)?(?:\.post\d+)?)$")
 _VERSION = re.compile(
-    r"^v?(?P<release>(?P<line>\d+\.\d+)(?:\.\d+)*(?:(?:a|b|rc)\d+)?(?:\.post\d+)?)"
+    r"v?(?P<release>(?P<line>\d+\.\d+)(?:\.\d+)*(?:(?:a|b|rc)\d+)?(?:\.post\d+)?)"
+    r"(?:\.dev\d+)?(?:\+[A-Za-z0-9._-]+)?",
+    re.ASCII,
 )
+_COMMENT = re.compile(r"(^|[ \t]+)#.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +52,17 @@ def public_release(version: str) -> str:
 
     Raises SeriesError for what is not a version.
     """
-    found = _VERSION.match(version)
+    found = _VERSION.fullmatch(version)
     if not found:
-        raise SeriesError(f"{version!r} is not a vLLM version")
+        raise SeriesError(f"{version!r} is not a vLLM version. Name one such as 0.33.0")
     return found["release"]
 
 
 def line_of(version: str) -> str:
     """The minor line of a version: `0.33` of `0.33.0+cu130`."""
-    found = _VERSION.match(version)
+    found = _VERSION.fullmatch(version)
     if not found:
-        raise SeriesError(f"{version!r} is not a vLLM version")
+        raise SeriesError(f"{version!r} is not a vLLM version. Name one such as 0.33.0")
     return found["line"]
 
 
@@ -92,7 +96,7 @@ def folder_for(series_dir: Path, version: str) -> Path:
 
 
 def load(folder: Path) -> Series:
-    """Read a series folder. Raises SeriesError for missing, doubled or unlisted patches."""
+    """Read a series folder. Raises SeriesError for missing or doubled patches."""
     entries = []
     for name in names(folder):
         try:
@@ -101,6 +105,10 @@ def load(folder: Path) -> Series:
             raise SeriesError(
                 f"{folder / SERIES_FILE} lists {name}, which is not there. "
                 "Add the file or take the line out"
+            ) from None
+        except IsADirectoryError:
+            raise SeriesError(
+                f"{folder / SERIES_FILE} lists {name}, which is no file. Take the line out"
             ) from None
     return Series(folder, folder.name.removeprefix("vllm-"), tuple(entries))
 
@@ -117,8 +125,8 @@ def names(folder: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise SeriesError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
     listed: list[str] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.split("#", 1)[0].split()
+    for number, line in enumerate(text.split("\n"), 1):
+        words = _COMMENT.sub("", line).split()
         if not words:
             continue
         name, options = words[0], words[1:]
@@ -128,6 +136,12 @@ def names(folder: Path) -> list[str]:
             )
         if name.startswith("/") or ".." in name.split("/"):
             raise SeriesError(f"{path}:{number}: {name} lies outside the series folder")
+        if name != normpath(name):
+            raise SeriesError(
+                f"{path}:{number}: {name} is not written as a plain path. Write {normpath(name)}"
+            )
+        if name == SERIES_FILE:
+            raise SeriesError(f"{path}:{number}: {name} cannot be a patch of itself")
         if name in listed:
             raise SeriesError(f"{path}:{number}: {name} is listed twice")
         listed.append(name)
