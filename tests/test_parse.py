@@ -6,13 +6,18 @@ What is refused stands in test_parse_malformed.py.
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from diffs import git_apply, git_diff, gnu_patch, ours, plan
 from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Kind, Patch, strip_level
+
+if TYPE_CHECKING:
+    from conftest import Stock
 
 PATCHES = Path(__file__).parent / "data" / "patches"
 THREE = b"one\ntwo\nthree\n"
@@ -480,22 +485,23 @@ def test_strip_level_is_the_one_that_finds_the_files(
 # -- at scale ------------------------------------------------------------------------------------
 
 
-def test_every_hunk_of_git_is_written_back_to_the_byte() -> None:
-    before, after = {}, {}
-    for number in range(60):
-        lines = [b"line %d\n" % (n * number % 17) for n in range(number * 3)]
-        path = f"vllm/{number}.py"
-        before[path] = b"".join(lines)
-        after[path] = b"def f%d():\n" % number + b"".join(
-            line for at, line in enumerate(lines) if at % 11 != number % 11
-        )
-    text = git_diff(before, after)
-    rebuilt = b"".join(h.to_bytes() for c in parse(text, "p").files for h in c.hunks)
+def test_every_hunk_between_two_releases_is_written_back_to_the_byte(stock: Stock) -> None:
+    old, new = stock("0.32.0"), stock("0.33.0")
+    done = subprocess.run(
+        ["git", "diff", "--no-index", "--no-renames", f"{old}/vllm", f"{new}/vllm"],
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    text = done.stdout
+    started = time.process_time()
+    patch = parse(text, "p")
+    assert time.process_time() - started < 5
+    assert len(patch.files) > 1000
     lines = text.split(b"\n")
-    kept = [
-        line for line in lines if not line.startswith((b"diff ", b"index ", b"--- a", b"+++ b"))
-    ]
-    assert rebuilt == b"\n".join(kept)
+    for change in patch.files:
+        hunks = b"".join(hunk.to_bytes() for hunk in change.hunks)
+        first = change.hunks[0].lineno - 1 if change.hunks else len(lines)
+        assert hunks == b"\n".join([*lines[first : first + hunks.count(b"\n")], b""])
 
 
 def test_gnu_patch_agrees_on_a_patch_of_every_kind() -> None:
