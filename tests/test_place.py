@@ -5,6 +5,8 @@ Real releases stand in test_place_real.py.
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from diffs import git_diff
@@ -484,3 +486,32 @@ def test_missing_heading_binds_nothing() -> None:
     change = change_of(LONG, LONG_CHANGED, "-U2")
     change = replace(change, hunks=(replace(change.hunks[0], heading=b""),))
     assert one(change, LONG.replace(b"def alpha", b"def other")).verdict is Verdict.EXACT
+
+
+# -- at scale ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("above", "verdict"), [(b"\n", Verdict.AMBIGUOUS), (b"pass\n", Verdict.OFFSET)]
+)
+def test_file_of_equal_lines_is_searched_in_a_moment(above: bytes, verdict: Verdict) -> None:
+    block = above * 20_000
+    change = change_of(block + b"end = 1\n" + block, block + b"end = 2\n" + block, "-U20000")
+    started = time.process_time()
+    assert one(change, above * 60_000).verdict is Verdict.DRIFTED
+    assert put(change, above * 100 + block + b"end = 1\n" + block).verdict is verdict
+    assert time.process_time() - started < 5
+
+
+def test_every_bound_hunk_of_a_long_file_is_confirmed_in_a_moment() -> None:
+    functions = [
+        b"def f%d():\n    a = %d\n    b = a\n    return b\n\n\n" % (n, n) for n in range(1000)
+    ]
+    before = b"".join(functions)
+    after = before.replace(b"    b = a\n", b"    b = a + 1\n")
+    change = ours(before, after, *(f"f{n}" for n in range(1000)), context=1)
+    started = time.process_time()
+    assert put(change, b"import os\n" + before, binding=True).result == b"import os\n" + after
+    drifted = before.replace(b"return b\n", b"return  b\n")
+    assert put(change, drifted, binding=True).verdict is Verdict.DRIFTED
+    assert time.process_time() - started < 20

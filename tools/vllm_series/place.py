@@ -13,12 +13,14 @@ heading of git is the last line above the hunk that looks like a definition
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import io
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
+from vllm_series.candidate import nearest, only_difference, shown
 from vllm_series.patch import NO_BLOB, FileChange, Hunk
 from vllm_series.verdicts import Verdict, worst
 
@@ -110,7 +112,7 @@ def place(change: FileChange, text: bytes, path: str, *, binding: bool) -> FileP
     if not all(p.verdict in (Verdict.EXACT, Verdict.OFFSET) for p in placed):
         return FilePlacement(tuple(placed), None, pristine=False)
     result = splice(lines, placed)
-    checked = tuple(search.confirm(placement, result, placed) for placement in placed)
+    checked = search.confirm(result, placed)
     if any(not p.verdict.fits for p in checked):
         return FilePlacement(checked, None, pristine=False)
     return FilePlacement(checked, result, pristine=False)
@@ -142,7 +144,7 @@ def _place_pristine(hunks: Sequence[Hunk], lines: list[bytes], binding: bool) ->
                 f"the file is the recorded pre-image, but its line {start + 1} is not what the "
                 "hunk says: the patch was edited by hand"
             )
-            candidate = _diff(hunk.pre, lines[start : start + hunk.old_count], start)
+            candidate = shown(hunk.pre, lines[start : start + hunk.old_count], start)
             placements.append(Placement(hunk, Verdict.DRIFTED, reason=reason, candidate=candidate))
     fits = all(placement.verdict is Verdict.EXACT for placement in placements)
     result = splice(lines, placements) if fits else None
@@ -206,6 +208,7 @@ class _Search:
         self.text = text
         self.path = path
         self.binding = binding
+        self.starts = list(accumulate(map(len, lines), initial=0))
         self._scopes: Scopes | None = None
         self._parsed = False
 
@@ -307,10 +310,12 @@ class _Search:
         where = bound or self.hint(hunk)
         if where and (lines := self.range_of(where)):
             where = f"{where} (lines {lines[0]} to {lines[1]})"
+        word = only_difference(hunk.pre, self.lines)
+        nearly = f"; the only difference is in {word}" if word else ""
         return self.refused(
             hunk,
             Verdict.DRIFTED,
-            f"its text does not stand in {where or 'this file'}{self.nearly(hunk)}",
+            f"its text does not stand in {where or 'this file'}{nearly}",
         )
 
     # -- matching -------------------------------------------------------------------------------
@@ -321,25 +326,26 @@ class _Search:
         As in git apply, a hunk that ends without context belongs at the end of the file, and one
         that starts at line 1 without context belongs at its beginning.
         """
-        size = len(wanted)
-        at_end = hunk.trailing == 0
-        at_start = hunk.leading == 0 and hunk.first_line <= 1
-        lines = self.lines
-        if not size:
-            if not lines:
+        needle = b"".join(wanted)
+        if not needle:
+            if not self.lines:
                 yield 1
             return
-        index = -1
-        while True:
-            try:
-                index = lines.index(wanted[0], index + 1)
-            except ValueError:
-                return
-            if lines[index : index + size] != wanted:
-                continue
-            if (at_end and index + size != len(lines)) or (at_start and index):
-                continue
-            yield index + 1
+        at_end = hunk.trailing == 0
+        at_start = hunk.leading == 0 and hunk.first_line <= 1
+        ends_line = needle.endswith(b"\n")
+        found = self.text.find(needle)
+        while found >= 0:
+            end = found + len(needle)
+            index = bisect_left(self.starts, found)
+            if (
+                self.starts[index : index + 1] == [found]
+                and (ends_line or end == len(self.text))
+                and not (at_end and end != len(self.text))
+                and not (at_start and index)
+            ):
+                yield index + 1
+            found = self.text.find(needle, found + 1)
 
     def change_line(self, hunk: Hunk, line: int) -> int:
         """The line in front of the hunk's first change when its pre-image starts at `line`."""
@@ -370,40 +376,30 @@ class _Search:
             for number in after
         )
 
-    def confirm(
-        self, placement: Placement, result: bytes, placed: Sequence[Placement]
-    ) -> Placement:
-        """Hold the heading against the syntax trees before and after the change."""
-        bound = _bound(placement.hunk, self.binding)
-        if bound is None or self.scopes is None:
-            return placement
+    def confirm(self, result: bytes, placed: Sequence[Placement]) -> tuple[Placement, ...]:
+        """Hold the headings against the syntax trees before and after the change."""
+        bounds = [_bound(placement.hunk, self.binding) for placement in placed]
+        if not any(bounds) or self.scopes is None:
+            return tuple(placed)
         from vllm_series.scope import Scopes
 
         after = Scopes.of(result, self.path)
-        if after is None:
-            return replace(
-                placement,
-                verdict=Verdict.DRIFTED,
-                reason="the result does not parse",
-            )
-        assert placement.line is not None
-        shift = sum(
-            other.hunk.new_count - other.hunk.old_count
-            for other in placed
-            if other.line is not None and other.line < placement.line
-        )
-        scope = change_scope(
-            placement.hunk, self.scopes, after, placement.line, placement.line + shift
-        )
-        if scope == bound:
-            return replace(placement, scope=scope)
-        return replace(
-            placement,
-            verdict=Verdict.MOVED,
-            line=None,
-            offset=None,
-            reason=f"at line {placement.line} it would change {scope}, not {bound}",
-        )
+        confirmed = []
+        shift = 0
+        for placement, bound in zip(placed, bounds, strict=True):
+            assert placement.line is not None
+            if bound is None:
+                confirmed.append(placement)
+            elif after is None:
+                reason = "the result does not parse"
+                confirmed.append(replace(placement, verdict=Verdict.DRIFTED, reason=reason))
+            else:
+                scope = change_scope(
+                    placement.hunk, self.scopes, after, placement.line, placement.line + shift
+                )
+                confirmed.append(_held(placement, scope, bound))
+            shift += placement.hunk.new_count - placement.hunk.old_count
+        return tuple(confirmed)
 
     # -- headings -------------------------------------------------------------------------------
 
@@ -458,22 +454,6 @@ class _Search:
             hunk, verdict, None, None, scope, reason, self.candidate(hunk, scope, line)
         )
 
-    def nearly(self, hunk: Hunk) -> str:
-        """A word on texts that differ in line endings or white space alone."""
-        wanted = hunk.pre
-        for fold, word in (
-            (lambda line: line.rstrip(b"\r\n"), "line endings"),
-            (lambda line: b" ".join(line.split()), "white space"),
-        ):
-            folded = [fold(line) for line in wanted]
-            size = len(folded)
-            target = [fold(line) for line in self.lines]
-            if any(
-                target[index : index + size] == folded for index in range(len(target) - size + 1)
-            ):
-                return f"; the only difference is in {word}"
-        return ""
-
     def candidate(self, hunk: Hunk, scope: str | None, line: int | None) -> str:
         """The nearest place as a diff from what the hunk expects to what stands there."""
         wanted = hunk.pre
@@ -483,11 +463,24 @@ class _Search:
             span = self.range_of(scope) if scope else None
             low, high = (span[0] - 1, span[1]) if span else (0, len(self.lines))
             low, high = max(0, low - len(wanted)), min(len(self.lines), high + len(wanted))
-            start = _nearest(wanted, self.lines[low:high], hunk.first_line - 1 - low) + low
+            start = nearest(wanted, self.lines[low:high], hunk.first_line - 1 - low) + low
         there = self.lines[start : start + len(wanted)]
         if not there:
             return ""
-        return _diff(wanted, there, start)
+        return shown(wanted, there, start)
+
+
+def _held(placement: Placement, scope: str, bound: str) -> Placement:
+    """The placement when the change's `scope` is the one that its heading binds it to."""
+    if scope == bound:
+        return replace(placement, scope=scope)
+    return replace(
+        placement,
+        verdict=Verdict.MOVED,
+        line=None,
+        offset=None,
+        reason=f"at line {placement.line} it would change {scope}, not {bound}",
+    )
 
 
 _PLUS, _MINUS = ord("+"), ord("-")
@@ -512,40 +505,6 @@ def _insertions(hunk: Hunk, line: int) -> list[int]:
             number += 1
         previous = op
     return result
-
-
-def _nearest(wanted: list[bytes], there: list[bytes], expected: int) -> int:
-    """Index in `there` around which most lines of `wanted` stand; ties go to `expected`."""
-    votes: dict[int, int] = {}
-    known: dict[bytes, list[int]] = {}
-    for index, line in enumerate(there):
-        if line.strip():
-            known.setdefault(line, []).append(index)
-    for index, line in enumerate(wanted):
-        places = known.get(line, [])
-        for place_ in places if len(places) <= 8 else ():
-            start = max(0, place_ - index)
-            votes[start] = votes.get(start, 0) + 1
-    if not votes:
-        return max(0, min(expected, len(there) - len(wanted)))
-    return min(votes, key=lambda start: (-votes[start], abs(start - expected)))
-
-
-def _diff(wanted: Sequence[bytes], there: Sequence[bytes], start: int) -> str:
-    """A diff from the hunk's lines to those of the tree that begin at 0-based `start`."""
-
-    def shown(lines: Sequence[bytes]) -> list[str]:
-        return [line.decode("utf-8", "backslashreplace").rstrip("\n") for line in lines]
-
-    body = difflib.unified_diff(
-        shown(wanted),
-        shown(there),
-        "the hunk expects",
-        f"line {start + 1} holds",
-        lineterm="",
-        n=len(wanted),
-    )
-    return "\n".join(line.replace("\r", "\\r") for line in body if not line.startswith("@@"))
 
 
 def _numbers(lines: Sequence[int]) -> str:
