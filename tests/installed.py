@@ -66,8 +66,10 @@ def uv_environment(folder: Path, *requirements: str | Path, **environment: str) 
 
 
 def uv_install(folder: Path, *arguments: str | Path, **environment: str) -> None:
+    # vLLM asks for a newer Python than this project does; nothing of it is run here.
+    newer = () if sys.version_info >= (3, 11) else ("--python-version", "3.11")
     run(
-        *(uv(), "pip", "install", "--quiet", "--no-deps"),
+        *(uv(), "pip", "install", "--quiet", "--no-deps", *newer),
         *("--python", folder / "bin" / "python", *arguments),
         **environment,
     )
@@ -76,8 +78,13 @@ def uv_install(folder: Path, *arguments: str | Path, **environment: str) -> None
 def pip_environment(folder: Path, requirement: str | Path) -> Path:
     """A virtual environment by venv and pip, bytecode compiled; its site-packages."""
     run(sys.executable, "-m", "venv", folder)
-    run(python(folder), "-m", "pip", "install", "--quiet", "--no-deps", requirement)
+    run(*pip(folder), "install", "--quiet", "--no-deps", "--ignore-requires-python", requirement)
     return site_packages(folder)
+
+
+def pip(folder: Path) -> tuple[str, ...]:
+    """The start of a command of an environment's own pip."""
+    return (str(python(folder)), "-m", "pip", "--disable-pip-version-check")
 
 
 def python(folder: Path) -> Path:
