@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from diffs import git_apply, git_diff, gnu_patch, ours, plan
+from vllm_series.errors import PatchFormatError
 from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Kind, Patch, strip_level
 
@@ -143,6 +144,17 @@ def test_git_format_patch_of_any_kind_is_read(tmp_path: Path) -> None:
 
 def test_signature_whose_space_was_trimmed_is_no_removed_line() -> None:
     assert len(parse(BARE + b"--\n2.39.5\n\n", "p").files) == 1
+
+
+def test_subject_that_is_wrongly_encoded_is_shown_as_it_is() -> None:
+    for value in ("=?nonsense?q?=FF?=", "=?UTF-8?b?%%%?= x"):
+        assert parse(f"Subject: {value}\n\n".encode() + BARE, "p").subject
+
+
+def test_reversed_copy_of_one_file_is_refused() -> None:
+    change = only(b"diff --git a/x b/y\ncopy from x\ncopy to y\n")
+    with pytest.raises(PatchFormatError, match="a copy cannot be reversed"):
+        change.reversed()
 
 
 def test_bare_diff_keeps_the_text_above_it_as_message() -> None:

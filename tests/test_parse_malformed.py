@@ -190,6 +190,15 @@ CASES = {
     "rename of other names": (
         b"diff --git a/x b/y\nrename from x\nrename to z\n", 1, "does not name x and z"
     ),
+    "rename to nothing": (
+        b'diff --git a/x b/y\nrename from x\nrename to ""\n', 3, "a file without a name"
+    ),
+    "header in open quotes": (
+        b'diff --git "a/x b/x"\nnew file mode 100644\n', 1, "a quoted path does not end"
+    ),
+    "header with one quoted name": (
+        b'diff --git "a/x"\nnew file mode 100644\n', 1, "a quoted path does not end"
+    ),
     "rename to itself": (b"diff --git a/x b/x\nrename from x\nrename to x\n", 1, "to itself"),
     "rename and copy": (
         b"diff --git a/x b/y\nrename from x\ncopy to y\n", 1, "each other: copy and rename"

@@ -275,6 +275,12 @@ def test_move_is_undone_by_its_reverse_and_a_copy_says_that_it_cannot_be() -> No
         ours_reversed(TREE, MOVES["copy"]())
 
 
+def test_rename_whose_hunks_stand_under_the_old_name_is_refused() -> None:
+    (patch,) = plan({"vllm/a.py": edit(X, 5)}, MOVES["rename with a change"]()).patches
+    assert patch.verdict is Verdict.AMBIGUOUS
+    assert "the file has its old name" in patch.files[0].reason
+
+
 # -- modes ---------------------------------------------------------------------------------------
 
 
@@ -372,6 +378,18 @@ def test_new_file_without_git_prefix_may_be_meant_in_two_places() -> None:
     git = b"diff --git a/vllm/vllm/new.py b/vllm/vllm/new.py\nnew file mode 100644\n"
     git += text.replace(b"+++ ", b"+++ b/")
     assert ours({}, git) == git_apply({}, git) == {"vllm/vllm/new.py": b"a\n"}
+
+
+def test_path_with_fewer_folders_than_the_strip_level_is_said() -> None:
+    text = change(X, edit(X, 5)) + b"--- setup.py\n+++ setup.py\n@@ -1 +1 @@\n-a\n+b\n"
+    with pytest.raises(PatchFormatError, match=r"setup\.py has fewer folders than the other paths"):
+        plan(TREE, text)
+
+
+def test_everything_excluded_is_no_success() -> None:
+    planned = make_plan([parse(change(X, edit(X, 5)), "p")], TREE.get, exclude=["vllm/*"])
+    assert not planned.fits
+    assert planned.patches[0].reason == "every file of it is excluded"
 
 
 def test_edited_index_line_is_noted_and_does_not_stop() -> None:

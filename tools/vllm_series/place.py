@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from vllm_series.candidate import nearest, only_difference, shown
-from vllm_series.patch import NO_BLOB, FileChange, Hunk
+from vllm_series.patch import FileChange, Hunk
 from vllm_series.verdicts import Verdict, worst
 
 TYPE_CHECKING = False
@@ -528,8 +528,3 @@ def change_scope(hunk: Hunk, before: Scopes, after: Scopes, line: int, new_line:
         _removed(hunk.reversed(), new_line),
         _insertions(hunk, line),
     )
-
-
-def is_no_blob(recorded: str | None) -> bool:
-    """Whether an `index` line's id stands for no file at all."""
-    return recorded is not None and NO_BLOB.startswith(recorded[:40])
