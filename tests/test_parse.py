@@ -157,6 +157,23 @@ def test_reversed_copy_of_one_file_is_refused() -> None:
         change.reversed()
 
 
+def test_saved_mail_may_start_with_any_header() -> None:
+    head = b"Received: by x\n by y\nX-Spam: no\nFrom: a\nSubject: [PATCH] s\n"
+    head += b"Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 7bit\n\nwhy\n"
+    patch = parse(head + b"---\n\n" + BARE, "p")
+    assert (patch.subject, patch.message) == ("s", "why")
+
+
+def test_patch_in_crlf_throughout_fits_a_file_in_crlf_alone() -> None:
+    text = (PATCHES / "mail.patch").read_bytes().replace(b"Needs", b"Bug")
+    text = text.replace(b"\n", b"\r\n")
+    patch = parse(text, "p")
+    assert (patch.base, patch.subject[:6]) == ("0.33.0", "sched:")
+    crlf = THREE.replace(b"\n", b"\r\n")
+    assert ours({"vllm/x.py": crlf}, text) == {"vllm/x.py": ZWEI.replace(b"\n", b"\r\n")}
+    assert ours({"vllm/x.py": THREE}, text) is None
+
+
 def test_bare_diff_keeps_the_text_above_it_as_message() -> None:
     patch = parse(b"Why this is done.\n\nBase: vllm 0.33.0\n\n" + BARE, "p")
     assert patch.headers == ()
