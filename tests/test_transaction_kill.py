@@ -109,9 +109,9 @@ def test_a_disk_that_lies_is_found_out_and_all_is_undone(
     """What was written is read back from the disk before it counts as applied."""
     tree = small(stock, tmp_path / "tree")
     before = snapshot(tree.root)
-    from vllm_series import journal
+    from vllm_series import content, journal
 
-    real = journal.digest_of
+    real = content.digest_of
     monkeypatch.setattr(
         journal, "digest_of", lambda p: "0" * 64 if p.name == "envs.py" else real(p)
     )

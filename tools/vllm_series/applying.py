@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vllm_series.bytecode import SECOND, compiled_from, fresh_second
+from vllm_series.content import FILE_MODE, Content, state_of
 from vllm_series.edits import refuse_edits
 from vllm_series.errors import RefusedError
-from vllm_series.journal import FILE_MODE, Content, Work, state_of
+from vllm_series.journal import Work
 from vllm_series.listing import complete, parents, record_state
 from vllm_series.stack import (
     AppliedFile,
@@ -33,6 +34,7 @@ from vllm_series.stack import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from vllm_series.steps import FileStep, PatchStep
     from vllm_series.trees import DiskTree
@@ -65,13 +67,18 @@ def ends_with(stack: Stack, steps: Sequence[PatchStep]) -> bool:
 
 @dataclass(slots=True)
 class _Now:
-    """A file while layers are put on it; `seconds` are those that its versions bear."""
+    """A file while layers are put on it.
+
+    `seconds` are those that its versions bear; `alone` is the file on disk that holds `data` and
+    has no other name, if there is one.
+    """
 
     data: bytes | None
     state: FileState | None
     changed: int
     bytecode: tuple[SavedBytecode, ...] = ()
     seconds: set[int] = field(default_factory=set)
+    alone: Path | None = None
 
 
 class Layers:
@@ -84,7 +91,7 @@ class Layers:
         self._files: dict[str, _Now] = {}
         self._first: dict[str, _Now] = {}
         self._made: set[str] = set()
-        self._saved: list[tuple[AppliedPatch, str, bytes]] = []
+        self._saved: list[tuple[str, bytes, Path | None]] = []
         self._second = int(time.time())
 
     def add(self, step: PatchStep, number: int) -> AppliedPatch:
@@ -122,9 +129,9 @@ class Layers:
             new = self._files[path]
             state = state_path(self._tree)
             if old.data is not None:
-                self._saved.append((patch, before_path(state, patch, path), old.data))
+                self._saved.append((before_path(state, patch, path), old.data, old.alone))
             if new.data is not None:
-                self._saved.append((patch, after_path(state, patch, path), new.data))
+                self._saved.append((after_path(state, patch, path), new.data, None))
         return patch
 
     def work(self, patches: Iterable[tuple[AppliedPatch, PatchStep]]) -> Work:
@@ -141,8 +148,8 @@ class Layers:
                         source, FILE_MODE, keeper, sha256=saved.state.sha256
                     )
                     work.removes.append(saved.path)
-        for _, path, data in self._saved:
-            work.creates[path] = Content(data, FILE_MODE, keeper)
+        for path, data, twin in self._saved:
+            work.creates[path] = Content(data, FILE_MODE, keeper, twin=twin)
         for path, now in self._files.items():
             place = root / path
             existed = self._first[path].data is not None
@@ -185,7 +192,8 @@ class Layers:
                 status.st_mtime_ns,
             )
             seconds.add(status.st_mtime_ns // SECOND)
-            now = _Now(data, state, int(status.st_ctime), bytecode, seconds)
+            alone = tree.root / path if status.st_nlink == 1 else None
+            now = _Now(data, state, int(status.st_ctime), bytecode, seconds, alone)
         self._first[path] = now
         return now
 

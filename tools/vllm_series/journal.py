@@ -20,46 +20,33 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
-import stat
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vllm_series.content import (
+    FILE_MODE,
+    Content,
+    digest_of,
+    linked,
+    look_like,
+    open_folder,
+    write_file,
+)
 from vllm_series.errors import EnvironmentRefusedError, VllmSeriesError
-from vllm_series.stack import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
+    from pathlib import Path
 
 SCHEMA = 1
-FILE_MODE = 0o644
-FOLDER_MODE = 0o755
-"""Of what is created without saying more, and of all that is kept for later."""
 NEW = ".vllm-series-new"
 OLD = ".vllm-series-old"
-_CHUNK = 1 << 20
 _FEW = 64
 """Up to so many written files, each is flushed by itself; beyond, one `sync` takes a quarter of the
 time (800 files: 0.06 s instead of 0.24 s). For few files a `sync` could wait for whatever else the
 machine is writing, such as a model being downloaded."""
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What a file is to hold: bytes, or a file to copy from; and what it is to look like.
-
-    `sha256` (hex) is checked while copying. `mtime_ns` None leaves the time of writing. The owner
-    is that of `owner`, an existing file or folder.
-    """
-
-    source: bytes | Path
-    mode: int
-    owner: Path
-    mtime_ns: int | None = None
-    sha256: str | None = None
 
 
 @dataclass(slots=True)
@@ -177,7 +164,7 @@ class Journal:
         fresh = self._file("new")
         try:
             fresh.unlink(missing_ok=True)
-            _write_file(fresh, Content(data, FILE_MODE, self._stem.parent), flush=True)
+            write_file(fresh, Content(data, FILE_MODE, self._stem.parent), flush=True)
             fresh.rename(self._file("prepare"))
         except BaseException:
             with contextlib.suppress(OSError):
@@ -189,15 +176,16 @@ class Journal:
         for path, mode in work.makes:
             place = self._root / path
             place.mkdir(0o700)
-            with _folder(place) as descriptor:
-                _look_like(descriptor, Content(b"", mode, place.parent))
+            with open_folder(place) as descriptor:
+                look_like(descriptor, Content(b"", mode, place.parent))
         for path, content in work.creates.items():
-            _write_file(self._root / path, content, flush_each)
+            if not (content.twin and linked(content.twin, self._root / path)):
+                write_file(self._root / path, content, flush_each)
         written = {}
         for path, content in work.puts.items():
             fresh = _beside(self._root / path, NEW)
             fresh.unlink(missing_ok=True)
-            written[path] = _write_file(fresh, content, flush_each)
+            written[path] = write_file(fresh, content, flush_each)
         for path in [*work.puts, *work.removes]:
             _keep(self._root / path)
         return written
@@ -294,98 +282,23 @@ class Journal:
 
     def _flush_folders(self, folders: Iterable[Path]) -> None:
         for folder in folders:
-            with _folder(folder) as descriptor:
+            with open_folder(folder) as descriptor:
                 os.fsync(descriptor)
-
-
-def digest_of(place: Path) -> str:
-    """The hex SHA-256 of a file, read in pieces."""
-    digest = hashlib.sha256()
-    with place.open("rb", buffering=0) as file:
-        while piece := file.read(_CHUNK):
-            digest.update(piece)
-    return digest.hexdigest()
-
-
-def state_of(place: Path) -> FileState:
-    status = os.lstat(place)
-    if not stat.S_ISREG(status.st_mode):
-        raise EnvironmentRefusedError(
-            f"{place} is not a regular file. Install vLLM with real files: uv with "
-            "--link-mode=copy or hardlink, pip as it is."
-        )
-    return FileState(
-        digest_of(place), status.st_size, stat.S_IMODE(status.st_mode), status.st_mtime_ns
-    )
 
 
 def _beside(place: Path, suffix: str) -> Path:
     return place.with_name(f".{place.name}{suffix}")
 
 
-@contextlib.contextmanager
-def _folder(place: Path) -> Iterator[int]:
-    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _write_file(place: Path, content: Content, flush: bool) -> str:
-    """Make a file that did not exist; its hex SHA-256."""
-    source = content.source
-    data = source if isinstance(source, bytes) else source.read_bytes()
-    digest = hashlib.sha256(data).hexdigest()
-    if content.sha256 and digest != content.sha256:
-        raise VllmSeriesError(
-            f"{source!s} is not what was saved there, so it cannot be put back. "
-            "Reinstall vLLM; nothing was changed."
-        )
-    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        _look_like(descriptor, content)
-        if flush:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return digest
-
-
-def _look_like(descriptor: int, content: Content) -> None:
-    """Owner, then mode (a change of owner may clear bits), then time."""
-    wanted, status = content.owner.stat(), os.fstat(descriptor)
-    if (wanted.st_uid, wanted.st_gid) != (status.st_uid, status.st_gid):
-        try:
-            os.fchown(descriptor, wanted.st_uid, wanted.st_gid)
-        except PermissionError as error:
-            raise EnvironmentRefusedError(
-                f"{content.owner} belongs to user {wanted.st_uid}, group {wanted.st_gid}, and a "
-                "changed file could not be given back to them. Run as that user; nothing was "
-                "changed."
-            ) from error
-    os.fchmod(descriptor, content.mode)
-    if content.mtime_ns is not None:
-        os.utime(descriptor, ns=(content.mtime_ns, content.mtime_ns))
-
-
 def _keep(place: Path) -> None:
     """A second name for the old content; a copy where the file system has no hard links."""
     old = _beside(place, OLD)
     old.unlink(missing_ok=True)
-    try:
-        os.link(place, old, follow_symlinks=False)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EACCES):
-            raise
-        import shutil
+    with contextlib.suppress(FileNotFoundError):
+        if not linked(place, old):
+            import shutil
 
-        shutil.copy2(place, old)
+            shutil.copy2(place, old)
 
 
 def _refused(error: OSError, root: Path) -> EnvironmentRefusedError:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from vllm_series.content import FILE_MODE, FOLDER_MODE, Content, state_of
 from vllm_series.errors import RefusedError
-from vllm_series.journal import FILE_MODE, FOLDER_MODE, Content, Work, state_of
+from vllm_series.journal import Work
 from vllm_series.record import restated, rewritten, stack_rows
 from vllm_series.stack import FileState, Stack, encoded, state_path
 
