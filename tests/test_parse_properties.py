@@ -15,7 +15,7 @@ from diffs import git_apply, git_diff, git_says, ours, ours_or_refusal, ours_rev
 from vllm_series.errors import PatchFormatError
 from vllm_series.parse import parse
 from vllm_series.patch import Hunk
-from vllm_series.place import blob_id
+from vllm_series.placement import blob_id
 
 PATH = "vllm/x.py"
 

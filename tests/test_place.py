@@ -12,7 +12,8 @@ import pytest
 from diffs import git_diff
 from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Hunk
-from vllm_series.place import FilePlacement, Placement, blob_id, is_blob, place
+from vllm_series.place import place
+from vllm_series.placement import FilePlacement, Placement, blob_id, is_blob
 from vllm_series.verdicts import Verdict
 
 PATH = "vllm/x.py"
@@ -401,8 +402,8 @@ def test_file_that_is_not_python_is_placed_by_its_text() -> None:
     ],
 )  # fmt: skip
 def test_scope_that_this_tool_writes_is_found_again(old: bytes, new: bytes, scope: str) -> None:
-    from vllm_series.place import change_scope
     from vllm_series.scope import Scopes
+    from vllm_series.search import change_scope
 
     after = BASE.replace(old, new, 1)
     (hunk,) = change_of(BASE, after).hunks

@@ -18,9 +18,11 @@ import pytest
 
 from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Hunk, Kind, Patch
-from vllm_series.place import Placement, change_scope, place
+from vllm_series.place import place
+from vllm_series.placement import Placement
 from vllm_series.plan import PatchPlan, make_plan
 from vllm_series.scope import Scopes
+from vllm_series.search import change_scope
 from vllm_series.verdicts import Verdict
 
 if TYPE_CHECKING:

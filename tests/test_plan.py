@@ -307,6 +307,27 @@ def test_rename_keeps_the_mode_that_the_patch_names() -> None:
     assert {file.path: file.mode for file in step.files}["vllm/c.py"] == 0o755
 
 
+def test_rename_keeps_the_mode_that_the_file_has() -> None:
+    text = diff({"vllm/a.py": X}, {"vllm/c.py": X}, "-M")
+    (step,) = make_plan([parse(text, "p")], TREE.get, {"vllm/a.py": 0o755}.get).steps
+    assert {file.path: file.mode for file in step.files}["vllm/c.py"] == 0o755
+
+
+@pytest.mark.parametrize(
+    ("before", "new", "after"),
+    [(0o644, "755", 0o755), (0o640, "755", 0o750), (0o775, "644", 0o664)],
+)
+def test_change_of_mode_is_of_the_executable_bits_and_is_made_once(
+    before: int, new: str, after: int
+) -> None:
+    old = "644" if new == "755" else "755"
+    text = f"diff --git a/vllm/a.py b/vllm/a.py\nold mode 100{old}\nnew mode 100{new}\n".encode()
+    (step,) = make_plan([parse(text, "p")], TREE.get, {"vllm/a.py": before}.get).steps
+    assert [(file.path, file.mode) for file in step.files] == [("vllm/a.py", after)]
+    again = make_plan([parse(text, "p")], TREE.get, {"vllm/a.py": after}.get)
+    assert [patch.verdict for patch in again.patches] == [Verdict.APPLIED]
+
+
 # -- which paths ---------------------------------------------------------------------------------
 
 

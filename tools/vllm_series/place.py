@@ -2,92 +2,22 @@
 
 A file whose blob id is the recorded pre-image takes every hunk at its recorded line. Any other file
 takes a hunk only where its context and removed lines stand to the byte, once inside the hunk's
-scope, in order and without overlap; there is no fuzz and no white space rule. Where that fails the
-answer is a verdict with a reason and the nearest place as a diff, and the file stays as it is.
-
-Two kinds of section heading bind a hunk. A heading that this tool wrote is the qualified name of
-the scope that holds the change; it must hold in the target's syntax tree, before and after. A
-heading of git is the last line above the hunk that looks like a definition
-(gitattributes(5), "Defining a custom hunk-header"); it can only refuse a place, never choose one.
+scope, in order and without overlap (`search`); there is no fuzz and no white space rule. Where that
+fails the answer is a verdict with a reason and the nearest place as a diff, and the file stays as
+it is.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from collections.abc import Sequence
+from dataclasses import replace
 
-from vllm_series.candidate import nearest, only_difference, shown
+from vllm_series.candidate import shown
 from vllm_series.patch import FileChange, Hunk
-from vllm_series.verdicts import Verdict, worst
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vllm_series.scope import Scopes
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """One hunk in one file.
-
-    `line` is the 1-based line of the old text where the pre-image starts, `offset` how far that is
-    from the recorded line; both are None where the hunk is not placed. `scope` is the qualified
-    name, None where no syntax tree was needed or there is none. `reason` is a sentence for every
-    verdict that is not a placement, `candidate` the nearest place as a diff.
-    """
-
-    hunk: Hunk
-    verdict: Verdict
-    line: int | None = None
-    offset: int | None = None
-    scope: str | None = None
-    reason: str = ""
-    candidate: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FilePlacement:
-    """Every hunk of one file change, and the text that results when all of them are placed.
-
-    `result` is None when any hunk is refused, and when some hunks stand already and others do not.
-    `pristine` says that the file's blob id is the recorded pre-image.
-    """
-
-    placements: tuple[Placement, ...]
-    result: bytes | None
-    pristine: bool
-
-    @property
-    def verdict(self) -> Verdict:
-        whole = worst([placement.verdict for placement in self.placements])
-        return Verdict.AMBIGUOUS if whole.fits and self.result is None else whole
-
-    @property
-    def reason(self) -> str:
-        """Why the file is refused though no single hunk is."""
-        verdicts = [placement.verdict for placement in self.placements]
-        if self.result is not None or not worst(verdicts).fits:
-            return ""
-        done = verdicts.count(Verdict.APPLIED)
-        return (
-            f"{done} of its {len(verdicts)} hunks stand in the file already, the rest do not. Put "
-            "the stock file back before applying it"
-        )
-
-
-def blob_id(text: bytes) -> str:
-    """Git's object id of a file's bytes (SHA-1)."""
-    return hashlib.sha1(b"blob %d\0" % len(text) + text, usedforsecurity=False).hexdigest()
-
-
-def is_blob(text: bytes, recorded: str | None) -> bool:
-    """Whether `recorded`, a blob id or its first seven or more digits, is that of `text`."""
-    if recorded is None or len(recorded) < 7 or not recorded.strip("0"):
-        return False
-    return blob_id(text).startswith(recorded)
+from vllm_series.placement import FilePlacement, Placement, is_blob
+from vllm_series.search import Search, bound_scope
+from vllm_series.verdicts import Verdict
 
 
 def place(change: FileChange, text: bytes, path: str, *, binding: bool) -> FilePlacement:
@@ -101,11 +31,11 @@ def place(change: FileChange, text: bytes, path: str, *, binding: bool) -> FileP
         return _place_pristine(change.hunks, lines, binding)
     if change.hunks and is_blob(text, change.new_id) and _stand(change.hunks, lines):
         already = tuple(
-            Placement(hunk, Verdict.APPLIED, hunk.new_start, 0, _bound(hunk, binding))
+            Placement(hunk, Verdict.APPLIED, hunk.new_start, 0, bound_scope(hunk, binding))
             for hunk in change.hunks
         )
         return FilePlacement(already, text, pristine=False)
-    search = _Search(lines, text, path, binding)
+    search = Search(lines, text, path, binding)
     placed = _in_order([search.place(hunk) for hunk in change.hunks])
     if all(placement.verdict is Verdict.APPLIED for placement in placed) and placed:
         return FilePlacement(tuple(placed), text, pristine=False)
@@ -138,7 +68,9 @@ def _place_pristine(hunks: Sequence[Hunk], lines: list[bytes], binding: bool) ->
     for hunk in hunks:
         start = hunk.first_line - 1
         if lines[start : start + hunk.old_count] == hunk.pre and _joins(hunk, lines, start):
-            placements.append(Placement(hunk, Verdict.EXACT, start + 1, 0, _bound(hunk, binding)))
+            placements.append(
+                Placement(hunk, Verdict.EXACT, start + 1, 0, bound_scope(hunk, binding))
+            )
         else:
             reason = (
                 f"the file is the recorded pre-image, but its line {start + 1} is not what the "
@@ -168,10 +100,6 @@ def _stand(hunks: Sequence[Hunk], lines: list[bytes]) -> bool:
     )
 
 
-def _bound(hunk: Hunk, binding: bool) -> str | None:
-    return hunk.heading.decode("utf-8", "replace") or None if binding else None
-
-
 def _in_order(placements: list[Placement]) -> list[Placement]:
     """Refuse a hunk that stands before the end of the one in front of it."""
     end = 1
@@ -198,333 +126,3 @@ def _in_order(placements: list[Placement]) -> list[Placement]:
             end = placement.line + count
         result.append(placement)
     return result
-
-
-class _Search:
-    """Places the hunks of one file that is not the recorded pre-image."""
-
-    def __init__(self, lines: list[bytes], text: bytes, path: str, binding: bool) -> None:
-        self.lines = lines
-        self.text = text
-        self.path = path
-        self.binding = binding
-        self.starts = list(accumulate(map(len, lines), initial=0))
-        self._scopes: Scopes | None = None
-        self._parsed = False
-
-    @property
-    def scopes(self) -> Scopes | None:
-        """The syntax tree's scopes, read when a question needs them."""
-        if not self._parsed:
-            from vllm_series.scope import Scopes
-
-            self._scopes = Scopes.of(self.text, self.path)
-            self._parsed = True
-        return self._scopes
-
-    def is_python(self) -> bool:
-        from vllm_series.scope import is_python
-
-        return is_python(self.path)
-
-    def place(self, hunk: Hunk) -> Placement:
-        if not hunk.has_context and not (hunk.old_count == 0 and not self.lines):
-            return self.refused(
-                hunk,
-                Verdict.DRIFTED,
-                "it has no context lines, so only the recorded blob id could place it, and this "
-                "file is another",
-            )
-        bound = _bound(hunk, self.binding)
-        if bound is not None and self.scopes is None and self.is_python():
-            return self.refused(
-                hunk, Verdict.DRIFTED, f"the file does not parse, so {bound} cannot be looked up"
-            )
-        everywhere = list(self.matches(hunk.pre, hunk))
-        inside = [line for line in everywhere if self.admits(hunk, line, bound)]
-        done = [
-            line for line in self.matches(hunk.post, hunk) if self.admits_post(hunk, line, bound)
-        ]
-        if done and not inside:
-            if len(done) == 1:
-                return Placement(hunk, Verdict.APPLIED, done[0], None, bound)
-            return self.refused(
-                hunk, Verdict.AMBIGUOUS, f"its result stands already {len(done)} times"
-            )
-        if done and len(inside) == 1 and b"+" in hunk.ops:
-            first, last = inside[0], inside[0] + len(hunk.pre)
-            if any(line < last and first < line + len(hunk.post) for line in done):
-                return self.refused(
-                    hunk,
-                    Verdict.AMBIGUOUS,
-                    f"both its old and its new text stand at line {done[0]}: it may be applied",
-                )
-        if len(inside) == 1:
-            return self.found(hunk, inside[0], bound)
-        if inside:
-            where = f" of {bound}" if bound else ""
-            return self.refused(
-                hunk,
-                Verdict.AMBIGUOUS,
-                f"its text stands {len(inside)} times{where}, at lines {_numbers(inside)}",
-            )
-        return self.not_inside(hunk, everywhere, bound)
-
-    def found(self, hunk: Hunk, line: int, bound: str | None) -> Placement:
-        offset = line - hunk.first_line
-        verdict = Verdict.OFFSET if offset else Verdict.EXACT
-        if bound is None and sum(1 for text in hunk.pre if text.strip()) < 2 and self.lines:
-            # A real anchor stands once in one class up to 0.25 and once in another from 0.26 on.
-            return self.refused(
-                hunk,
-                Verdict.AMBIGUOUS,
-                f"its text stands once, at line {line}, but a single line is no proof of the place",
-                line,
-            )
-        if bound is None and (other := self.contradicts_hint(hunk, line)):
-            return self.refused(
-                hunk,
-                Verdict.MOVED,
-                f"its text stands once, at line {line}, but below {other}, not below "
-                f"{self.hint(hunk)}",
-                line,
-            )
-        return Placement(hunk, verdict, line, offset, bound)
-
-    def not_inside(self, hunk: Hunk, everywhere: list[int], bound: str | None) -> Placement:
-        if bound is not None and len(everywhere) == 1:
-            scopes = self.scopes
-            there = (
-                _names(scopes.at_insertion(self.change_line(hunk, everywhere[0])))
-                if scopes
-                else "elsewhere"
-            )
-            return self.refused(
-                hunk,
-                Verdict.MOVED,
-                f"its text stands once, at line {everywhere[0]}, but in {there}, not in {bound}",
-                everywhere[0],
-            )
-        if bound is not None and self.scopes is not None and not self.known(bound):
-            return self.refused(hunk, Verdict.DRIFTED, f"there is no {bound} in this file")
-        where = bound or self.hint(hunk)
-        if where and (lines := self.range_of(where)):
-            where = f"{where} (lines {lines[0]} to {lines[1]})"
-        word = only_difference(hunk.pre, self.lines)
-        nearly = f"; the only difference is in {word}" if word else ""
-        return self.refused(
-            hunk,
-            Verdict.DRIFTED,
-            f"its text does not stand in {where or 'this file'}{nearly}",
-        )
-
-    # -- matching -------------------------------------------------------------------------------
-
-    def matches(self, wanted: list[bytes], hunk: Hunk) -> Iterator[int]:
-        """Every 1-based line where `wanted` stands.
-
-        As in git apply, a hunk that ends without context belongs at the end of the file, and one
-        that starts at line 1 without context belongs at its beginning.
-        """
-        needle = b"".join(wanted)
-        if not needle:
-            if not self.lines:
-                yield 1
-            return
-        at_end = hunk.trailing == 0
-        at_start = hunk.leading == 0 and hunk.first_line <= 1
-        ends_line = needle.endswith(b"\n")
-        found = self.text.find(needle)
-        while found >= 0:
-            end = found + len(needle)
-            index = bisect_left(self.starts, found)
-            if (
-                self.starts[index : index + 1] == [found]
-                and (ends_line or end == len(self.text))
-                and not (at_end and end != len(self.text))
-                and not (at_start and index)
-            ):
-                yield index + 1
-            found = self.text.find(needle, found + 1)
-
-    def change_line(self, hunk: Hunk, line: int) -> int:
-        """The line in front of the hunk's first change when its pre-image starts at `line`."""
-        return line + hunk.leading - 1
-
-    def admits(self, hunk: Hunk, line: int, bound: str | None) -> bool:
-        """Whether a pre-image at `line` changes lines of `bound` alone; `confirm` is stricter."""
-        return self.inside(bound, _removed(hunk, line), _insertions(hunk, line))
-
-    def admits_post(self, hunk: Hunk, line: int, bound: str | None) -> bool:
-        """Whether a post-image at `line` stands in `bound`; the added lines are in the file."""
-        return self.admits(hunk.reversed(), line, bound)
-
-    def inside(self, bound: str | None, removed: list[int], after: list[int]) -> bool:
-        """Whether the `removed` lines lie in `bound` and text inserted `after` lines can be a part
-        of it; True where nothing binds the hunk. Blank lines belong to no scope."""
-        from vllm_series.scope import MODULE, encloses
-
-        if bound is None or bound == MODULE or self.scopes is None:
-            return True
-        span = self.range_of(bound)
-        if span is None:
-            return False
-        return all(
-            span[0] <= number <= span[1] or not self.lines[number - 1].strip() for number in removed
-        ) and all(
-            any(encloses(bound, scope) for scope in self.scopes.at_insertion(number))
-            for number in after
-        )
-
-    def confirm(self, result: bytes, placed: Sequence[Placement]) -> tuple[Placement, ...]:
-        """Hold the headings against the syntax trees before and after the change."""
-        bounds = [_bound(placement.hunk, self.binding) for placement in placed]
-        if not any(bounds) or self.scopes is None:
-            return tuple(placed)
-        from vllm_series.scope import Scopes
-
-        after = Scopes.of(result, self.path)
-        confirmed = []
-        shift = 0
-        for placement, bound in zip(placed, bounds, strict=True):
-            assert placement.line is not None
-            if bound is None:
-                confirmed.append(placement)
-            elif after is None:
-                reason = "the result does not parse"
-                confirmed.append(replace(placement, verdict=Verdict.DRIFTED, reason=reason))
-            else:
-                scope = change_scope(
-                    placement.hunk, self.scopes, after, placement.line, placement.line + shift
-                )
-                confirmed.append(_held(placement, scope, bound))
-            shift += placement.hunk.new_count - placement.hunk.old_count
-        return tuple(confirmed)
-
-    # -- headings -------------------------------------------------------------------------------
-
-    def hint(self, hunk: Hunk) -> str:
-        """The definition that git's heading names: qualified where the file has just one."""
-        from vllm_series.scope import defined_name
-
-        name = defined_name(hunk.heading)
-        if name is None:
-            return ""
-        known = self.scopes.names() if self.scopes else ()
-        qualified = [full for full in known if full.split(".")[-1] == name]
-        return qualified[0] if len(qualified) == 1 else name
-
-    def contradicts_hint(self, hunk: Hunk, line: int) -> str:
-        """What git would write above a hunk at `line`, where that names another definition.
-
-        Which of its two drivers git used cannot be seen in a heading, so either may agree.
-        """
-        from vllm_series.scope import HeadingDriver, defined_name, git_function_line
-
-        name = defined_name(hunk.heading)
-        if not hunk.heading:
-            return ""
-        seen = [git_function_line(self.lines, line, driver) for driver in HeadingDriver]
-        if name is None:
-            # Not a definition: it must stand as it is, or no definition may stand there.
-            if hunk.heading in seen:
-                return ""
-            found = git_function_line(self.lines, line, HeadingDriver.DEFAULT)
-            return (defined_name(found) if found else None) or ""
-        names = [defined_name(found) for found in seen if found]
-        if name in names:
-            return ""
-        return next((other for other in names if other), "no definition")
-
-    def known(self, bound: str) -> bool:
-        from vllm_series.scope import MODULE
-
-        return bound == MODULE or self.range_of(bound) is not None
-
-    def range_of(self, name: str) -> tuple[int, int] | None:
-        return self.scopes.ranges(name) if self.scopes else None
-
-    # -- refusals -------------------------------------------------------------------------------
-
-    def refused(
-        self, hunk: Hunk, verdict: Verdict, reason: str, line: int | None = None
-    ) -> Placement:
-        scope = _bound(hunk, self.binding) or self.hint(hunk) or None
-        return Placement(
-            hunk, verdict, None, None, scope, reason, self.candidate(hunk, scope, line)
-        )
-
-    def candidate(self, hunk: Hunk, scope: str | None, line: int | None) -> str:
-        """The nearest place as a diff from what the hunk expects to what stands there."""
-        wanted = hunk.pre
-        if line is not None:
-            start = line - 1
-        else:
-            span = self.range_of(scope) if scope else None
-            low, high = (span[0] - 1, span[1]) if span else (0, len(self.lines))
-            low, high = max(0, low - len(wanted)), min(len(self.lines), high + len(wanted))
-            start = nearest(wanted, self.lines[low:high], hunk.first_line - 1 - low) + low
-        there = self.lines[start : start + len(wanted)]
-        if not there:
-            return ""
-        return shown(wanted, there, start)
-
-
-def _held(placement: Placement, scope: str, bound: str) -> Placement:
-    """The placement when the change's `scope` is the one that its heading binds it to."""
-    if scope == bound:
-        return replace(placement, scope=scope)
-    return replace(
-        placement,
-        verdict=Verdict.MOVED,
-        line=None,
-        offset=None,
-        reason=f"at line {placement.line} it would change {scope}, not {bound}",
-    )
-
-
-_PLUS, _MINUS = ord("+"), ord("-")
-
-
-def _removed(hunk: Hunk, line: int) -> list[int]:
-    """Lines of the old text that the hunk removes when its pre-image starts at `line`."""
-    ops = [op for op in hunk.ops if op != _PLUS]
-    return [line + index for index, op in enumerate(ops) if op == _MINUS]
-
-
-def _insertions(hunk: Hunk, line: int) -> list[int]:
-    """For every run of added lines, the old line in front of it (0 is the start of the file)."""
-    result = []
-    number = line - 1
-    previous = 0
-    for op in hunk.ops:
-        if op == _PLUS:
-            if previous != _PLUS:
-                result.append(number)
-        else:
-            number += 1
-        previous = op
-    return result
-
-
-def _numbers(lines: Sequence[int]) -> str:
-    shown = ", ".join(map(str, lines[:5]))
-    return shown + (", …" if len(lines) > 5 else "")
-
-
-def _names(scopes: frozenset[str]) -> str:
-    return " or ".join(sorted(scopes, key=lambda name: (-len(name), name)))
-
-
-def change_scope(hunk: Hunk, before: Scopes, after: Scopes, line: int, new_line: int) -> str:
-    """The scope that a hunk changes: its pre-image starts at `line` of the text that `before`
-    describes, its post-image at `new_line` of the one that `after` describes."""
-    from vllm_series.scope import of_change
-
-    return of_change(
-        before,
-        after,
-        _removed(hunk, line),
-        _removed(hunk.reversed(), new_line),
-        _insertions(hunk, line),
-    )

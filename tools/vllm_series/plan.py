@@ -12,7 +12,8 @@ from fnmatch import fnmatchcase
 
 from vllm_series.errors import PatchFormatError
 from vllm_series.patch import FileChange, Kind, Patch, strip_level
-from vllm_series.place import Placement, blob_id, is_blob, place
+from vllm_series.place import place
+from vllm_series.placement import Placement, blob_id, is_blob
 from vllm_series.steps import FileStep, PatchStep
 from vllm_series.verdicts import Verdict, worst
 
@@ -20,6 +21,9 @@ PACKAGE = "vllm"
 _MODES = {"100644": 0o644, "100755": 0o755}
 
 Read = Callable[[str], "bytes | None"]
+"""A file's bytes by its path, None where there is no such file."""
+Mode = Callable[[str], "int | None"]
+"""A file's permission bits by its path, None where they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +95,18 @@ class Plan:
 def make_plan(
     patches: Sequence[Patch],
     read: Read,
+    mode: Mode = lambda _path: None,
     *,
     present: Sequence[str] = (),
     exclude: Sequence[str] = (),
 ) -> Plan:
-    """Plan `patches` in order on the files that `read` gives (None: no such file).
+    """Plan `patches` in order on the files that `read` gives.
 
-    `present` names the patches that the tree holds already, for `Needs:`. `exclude` takes path
-    patterns (as `git apply --exclude`) whose changes are left out.
+    `mode` gives their permission bits, for renames, copies and changes of mode. `present` names the
+    patches that the tree holds already, for `Needs:`. `exclude` takes path patterns (as `git apply
+    --exclude`) whose changes are left out.
     """
-    overlay = _Overlay(read)
+    overlay = _Overlay(read, mode)
     plans: list[PatchPlan] = []
     done = set(present)
     for patch in patches:
@@ -136,9 +142,11 @@ def _blocked(patch: Patch, need: str, before: list[str]) -> PatchPlan:
 class _Overlay:
     """The tree as the patches so far leave it."""
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: Read, mode: Mode) -> None:
         self._read = read
+        self._mode = mode
         self._texts: dict[str, bytes | None] = {}
+        self._modes: dict[str, int] = {}
 
     def read(self, path: str) -> bytes | None:
         """The file as it is now; the tree is asked once for each path."""
@@ -146,9 +154,14 @@ class _Overlay:
             self._texts[path] = self._read(path)
         return self._texts[path]
 
+    def mode(self, path: str) -> int | None:
+        return self._modes.get(path, self._mode(path))
+
     def take(self, step: PatchStep) -> None:
         for file in step.files:
             self._texts[file.path] = file.after
+            if file.mode is not None:
+                self._modes[file.path] = file.mode
 
 
 class _PatchPlanner:
@@ -290,9 +303,12 @@ class _PatchPlanner:
                     placed.placements,
                     "it leaves the file as it is",
                 )
+            mode = self.changed_mode(change, path)
+            if not change.hunks and mode is not None and mode == self.overlay.mode(path):
+                return self.whole(change, path, Verdict.APPLIED)
             self.put(change, path, placed.result, placed.pristine)
-            if change.new_mode != change.old_mode:
-                self.set_mode(change, path)
+            if mode is not None:
+                self.modes[path] = mode
         return FilePlan(
             change, path, placed.verdict, placed.placements, placed.reason, placed.pristine
         )
@@ -308,7 +324,7 @@ class _PatchPlanner:
             )
         self.put(change, path, text, pristine=True)
         if change.new_mode == "100755":
-            self.set_mode(change, path)
+            self.modes[path] = _MODES[change.new_mode]
         return self.whole(change, path, Verdict.EXACT)
 
     def delete(self, change: FileChange, path: str) -> FilePlan:
@@ -356,7 +372,11 @@ class _PatchPlanner:
         self.put(change, new, placed.result, placed.pristine)
         if change.kind is Kind.RENAME and old not in self.texts:
             self.texts[old] = None
-        self.set_mode(change, new)
+        mode = self.changed_mode(change, old) or self.overlay.mode(old)
+        if mode is None and change.new_mode is not None:
+            mode = _MODES[change.new_mode]
+        if mode is not None:
+            self.modes[new] = mode
         return FilePlan(change, new, placed.verdict, placed.placements, pristine=placed.pristine)
 
     def is_result(self, change: FileChange, taken: bytes, new: str) -> bool:
@@ -391,9 +411,18 @@ class _PatchPlanner:
                 f"{change.new_id[:12]}: the patch was edited by hand"
             )
 
-    def set_mode(self, change: FileChange, path: str) -> None:
-        if change.new_mode in _MODES:
-            self.modes[path] = _MODES[change.new_mode]
+    def changed_mode(self, change: FileChange, path: str) -> int | None:
+        """The permission bits that a change of git's mode gives the file; None where it has none.
+
+        git knows executable or not; whoever may read the file may then execute it.
+        """
+        if change.new_mode is None or change.new_mode == change.old_mode:
+            return None
+        now = self.overlay.mode(path)
+        if now is None:
+            return _MODES[change.new_mode]
+        plain = now & ~0o111
+        return plain | (plain & 0o444) >> 2 if change.new_mode == "100755" else plain
 
 
 def _is_backup(old: str, new: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from vllm_series.patch import Patch
-from vllm_series.place import Placement
+from vllm_series.placement import Placement
 from vllm_series.plan import FilePlan, PatchPlan, Plan
 from vllm_series.verdicts import Verdict
 

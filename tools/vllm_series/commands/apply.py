@@ -146,7 +146,9 @@ class _Application:
             files = report.counted(sum(len(patch.files) for patch in patches), "file")
             progress.say(f"placing the hunks of {files}")
             present = [patch.name for patch in self.stack.patches]
-            plan = make_plan(patches, self.tree.read, present=present, exclude=exclude)
+            plan = make_plan(
+                patches, self.tree.read, self.tree.mode, present=present, exclude=exclude
+            )
         for note in report.notes(plan):
             click.echo(f"vllm-series: warning: {note}", err=True)
         if not plan.fits:

@@ -137,7 +137,7 @@ def _bytes(tree: DiskTree, stack: Stack, series: Series | None) -> str:
     if series is None:
         return ""
     from vllm_series.parse import parse
-    from vllm_series.place import is_blob
+    from vllm_series.placement import is_blob
     from vllm_series.stack import before_path, state_path
 
     pristine = {
