@@ -13,12 +13,14 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stock import cache_dir
 from vllm_series.environments import find_tree
+from vllm_series.report import file_diff
 from vllm_series.steps import FileStep, PatchStep
 
 if TYPE_CHECKING:
@@ -174,10 +176,10 @@ def steps(tree: DiskTree) -> list[PatchStep]:
     scheduler, utils = texts(tree, SCHEDULER, UTILS)
     envs = texts(tree, "vllm/envs.py")[0]
     new = "vllm/v1/core/sched/added/width.py"
-    return [
+    planned = [
         PatchStep(
             "first.patch",
-            b"the first text\n",
+            b"",
             (
                 FileStep(SCHEDULER, scheduler, scheduler + b"FIRST = 1\n"),
                 FileStep(new, None, b"WIDTH = 7\n"),
@@ -185,7 +187,7 @@ def steps(tree: DiskTree) -> list[PatchStep]:
         ),
         PatchStep(
             "second.patch",
-            b"the second text\n",
+            b"",
             (
                 FileStep(SCHEDULER, scheduler + b"FIRST = 1\n", scheduler + b"FIRST = 2\n"),
                 FileStep(new, b"WIDTH = 7\n", b"WIDTH = 3\n"),
@@ -194,13 +196,19 @@ def steps(tree: DiskTree) -> list[PatchStep]:
         ),
         PatchStep(
             "third.patch",
-            b"the third text\n",
+            b"",
             (
                 FileStep(SCHEDULER, scheduler + b"FIRST = 2\n", scheduler + b"THIRD = 3\n"),
                 FileStep(UTILS, utils, None),
             ),
         ),
     ]
+    return [replace(step, text=_diff(step)) for step in planned]
+
+
+def _diff(step: PatchStep) -> bytes:
+    """The text that a patch with these files has."""
+    return "".join(file_diff(file.path, file.before, file.after) for file in step.files).encode()
 
 
 def part_of(release: Path, folder: Path, *parts: str) -> DiskTree:

@@ -155,6 +155,7 @@ def test_an_edit_by_hand_is_shown_by_revert_and_kept(installed: Path) -> None:
     told = run("revert", "--target", installed)
     assert told.code == 1
     assert "+# by hand" in told.err
+    assert "dynamic_width" not in told.err
     assert everything(installed) == edited
 
 

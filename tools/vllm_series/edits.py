@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vllm_series.errors import RefusedError
-from vllm_series.stack import after_path, state_path
+from vllm_series.stack import before_path, patch_text, state_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,18 +32,65 @@ def edit_of(
             f"{_diff(b'', data, path)}"
         )
     if hashlib.sha256(data).hexdigest() != recorded.sha256:
-        left = tree.root / after_path(state_path(tree), patch, path)
-        known = left.read_bytes() if left.is_file() else b""
+        left = _left_by(tree, patch, path, recorded.sha256)
+        if left is not None:
+            return (
+                f"{path} was edited by hand since {patch.name} was applied. "
+                "Keep the edit elsewhere and undo it first; it is:\n"
+                f"{_diff(left, data, path)}"
+            )
+        before = _before(tree, patch, path) or b""
         return (
             f"{path} was edited by hand since {patch.name} was applied. "
-            "Keep the edit elsewhere and undo it first; it is:\n"
-            f"{_diff(known, data, path)}"
+            "Keep the edit elsewhere and undo it first; with the patch itself it is:\n"
+            f"{_diff(before, data, path)}"
         )
     if mode != recorded.mode:
         return (
             f"{path} has mode {mode:04o} and {patch.name} left {recorded.mode:04o}. "
             f"Set it back first: chmod {recorded.mode:o} {tree.root / path}"
         )
+    return None
+
+
+def _before(tree: DiskTree, patch: AppliedPatch, path: str) -> bytes | None:
+    """A file as it was before a patch; None where there was none."""
+    if not any(file.path == path and file.before for file in patch.files):
+        return None
+    return (tree.root / before_path(state_path(tree), patch, path)).read_bytes()
+
+
+def _left_by(tree: DiskTree, patch: AppliedPatch, path: str, sha256: str) -> bytes | None:
+    """The text that a patch left at `path`, made again from what is kept; None where that fails.
+
+    Keeping it too would double what an apply writes, for a question that is rarely asked.
+    """
+    from vllm_series.errors import VllmSeriesError
+    from vllm_series.parse import parse
+    from vllm_series.plan import make_plan
+
+    paths = [file.path for file in patch.files]
+    try:
+        whole = parse(patch_text(tree, patch), patch.name)
+        kept = [
+            change
+            for change in whole.files
+            if any(
+                raw and (raw == known or raw.endswith("/" + known))
+                for raw in (change.old_raw, change.new_raw)
+                for known in paths
+            )
+        ]
+        trailers = tuple(item for item in whole.trailers if item[0].lower() != "needs")
+        again = replace(whole, files=tuple(kept), trailers=trailers)
+        plan = make_plan([again], lambda name: _before(tree, patch, name))
+    except (VllmSeriesError, OSError):
+        return None
+    for step in plan.steps:
+        for file in step.files:
+            if file.path == path and file.after is not None:
+                made = hashlib.sha256(file.after).hexdigest()
+                return file.after if made == sha256 else None
     return None
 
 

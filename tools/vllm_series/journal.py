@@ -111,17 +111,18 @@ class Journal:
             "clears": work.clears,
             "discards": work.discards,
         }
+        replaced = [*work.puts, *work.removes]
         flush_each = len(work.creates) + len(work.puts) <= _FEW
         self._open(json.dumps(names).encode())
         try:
             self._flush_folders([self._stem.parent])
             written = self._write(work, flush_each)
-            self._flush(names, flush_each)
+            self._flush([*work.creates, *(path for path, _ in work.makes), *replaced], flush_each)
             self._file("prepare").rename(self._file("commit"))
             self._flush_folders([self._stem.parent])
             self._commit(names)
             self._read_back(work, written)
-            self._flush(names, flush_each)
+            self._flush(replaced, flush_each)
         except BaseException:
             try:
                 self._undo(names)
@@ -273,11 +274,11 @@ class Journal:
             ) from error
         return names
 
-    def _flush(self, names: dict[str, Any], each: bool) -> None:
+    def _flush(self, paths: list[str], each: bool) -> None:
+        """Make the names of these files as lasting as what is in them."""
         if not each:
             os.sync()
             return
-        paths = [*names["creates"], *names["puts"], *names["removes"], *names["makes"]]
         self._flush_folders(dict.fromkeys((self._root / path).parent for path in paths))
 
     def _flush_folders(self, folders: Iterable[Path]) -> None:

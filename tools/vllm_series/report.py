@@ -6,9 +6,7 @@ colour never carries what no word says.
 
 from __future__ import annotations
 
-import difflib
 import io
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -105,6 +103,8 @@ def hunk_table(plan: Plan) -> str:
 
 def file_diff(path: str, before: bytes | None, after: bytes | None) -> str:
     """A unified diff of two texts of one file; empty where they are equal."""
+    import difflib
+
     if before == after:
         return ""
     old = io.BytesIO(before or b"").readlines()
@@ -168,6 +168,9 @@ def notes(plan: Plan) -> list[str]:
 
 
 def as_json(value: dict[str, Any]) -> str:
+    """One JSON object with the schema's number."""
+    import json
+
     return json.dumps({"schema": JSON_SCHEMA, **value}, indent=2, ensure_ascii=True)
 
 

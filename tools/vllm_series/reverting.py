@@ -64,7 +64,7 @@ def plan_revert(tree: DiskTree, count: int | None) -> tuple[tuple[AppliedPatch, 
         for folder in reversed(patch.directories):
             work.clears += [f"{folder}/__pycache__", folder]
         work.removes.append(patch_path(state, patch))
-        work.discards += [f"{state}/{kind}/{patch.folder}" for kind in ("before", "after")]
+        work.discards.append(f"{state}/before/{patch.folder}")
     if not new:
         work.removes.append(f"{state}/stack.json")
         work.discards = [state]

@@ -1,7 +1,7 @@
 """The patches that are applied in a tree, as data that a person can open.
 
 Laid out like quilt's `.pc/`: beside the dist-info's own files (or in `.vllm-series/` of a bare
-folder) lie the texts of the applied patches and each file before and after each of them.
+folder) lie the texts of the applied patches and each file before each of them.
 `stack.json` says what they are, with hashes, so that revert and verify need neither the series
 folder nor the network:
 
@@ -9,7 +9,6 @@ folder nor the network:
     vllm-series/RECORD.before
     vllm-series/patches/0001-dynwidth.patch
     vllm-series/before/0001-dynwidth/vllm/v1/core/sched/scheduler.py
-    vllm-series/after/0001-dynwidth/vllm/v1/core/sched/scheduler.py
 
 Reading it is on the path of every command, so this module imports little.
 """
@@ -119,10 +118,6 @@ def before_path(state: str, patch: AppliedPatch, path: str) -> str:
     return f"{state}/before/{patch.folder}/{path}"
 
 
-def after_path(state: str, patch: AppliedPatch, path: str) -> str:
-    return f"{state}/after/{patch.folder}/{path}"
-
-
 def saved_files(state: str, stack: Stack) -> Iterator[tuple[str, FileState]]:
     """Every file of the state but stack.json: its path in the tree and what it must be."""
     if stack.record:
@@ -132,8 +127,6 @@ def saved_files(state: str, stack: Stack) -> Iterator[tuple[str, FileState]]:
         for file in patch.files:
             if file.before:
                 yield before_path(state, patch, file.path), file.before
-            if file.after:
-                yield after_path(state, patch, file.path), file.after
             for saved in file.bytecode:
                 yield before_path(state, patch, saved.path), saved.state
 
