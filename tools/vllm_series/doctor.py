@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vllm_series import __version__
 from vllm_series.environments import find_tree
-from vllm_series.errors import UsageError, VllmSeriesError
+from vllm_series.errors import VllmSeriesError
 from vllm_series.series import Series
 from vllm_series.stack import Stack, read_stack
 from vllm_series.transaction import is_interrupted
@@ -42,8 +42,6 @@ def examine(
     target: Path | None, python: str | None, series_dir: Path | None, series_name: str | None
 ) -> list[Check]:
     """Every check that can be made; those that need a tree are left out where there is none."""
-    if target is not None and python is not None:
-        raise UsageError("--target and --python name two trees. Give one of them")
     checks = [
         Check("tool", Outcome.OK, f"vllm-series {__version__} on Python {sys.version.split()[0]}")
     ]

@@ -25,7 +25,7 @@ _TARGET = click.option(
 _PYTHON = click.option(
     "--python",
     metavar="EXE",
-    help="Work on the environment of this interpreter.",
+    help="Work on the environment of this interpreter; with --target, compile results with it.",
 )
 _SERIES_DIR = click.option(
     "--series-dir",
@@ -84,8 +84,6 @@ def opened(target: Path | None, python: str | None) -> DiskTree:
     whatever the command is."""
     from vllm_series.transaction import recover
 
-    if target is not None and python is not None:
-        raise UsageError("--target and --python name two trees. Give one of them")
     tree = find_tree(target, python)
     if recover(tree, waiting):
         click.echo(
