@@ -77,14 +77,14 @@ def command(
     the first file is written. A second run changes nothing and says so.
 
     \b
-      vllm-series apply                                the series that fits this environment
+      vllm-series apply                                what fits this environment
       vllm-series apply --python .venv/bin/python      that environment instead
-      vllm-series apply --patch fix.diff --target DIR  any diff, any tree with a vllm/ folder
+      vllm-series apply --patch fix.diff --target DIR  any diff, any tree
     """
     if not patch_files and (reverse or exclude):
-        raise UsageError("--reverse and --exclude go with --patch")
+        raise UsageError("--reverse and --exclude go with --patch. Give the diff with it.")
     if patch_files and series_name is not None:
-        raise UsageError("--patch and --series are two sources of patches. Give one of them")
+        raise UsageError("--patch and --series are two sources of patches. Give one of them.")
     tree = opened(target, python)
     # Planned and written under one lock: whoever waits for another process plans on what it left.
     with transaction.opened(tree, waiting) as held:
@@ -98,13 +98,19 @@ def command(
             series = chosen_series(series_dir, series_name, tree.version)
             source, entries = series.folder.name, list(series.entries)
             if not entries:
-                raise RefusedError(f"{series.folder / 'series'} lists no patch: nothing to apply")
+                raise RefusedError(
+                    f"{series.folder / 'series'} lists no patch: nothing to apply. "
+                    "Write the names of the patches into it."
+                )
             todo = _beyond(stack, entries, source)
         if not todo:
             _refuse_changed(tree)
             _say_nothing_to_do(as_json, quiet, report, f"{source} is applied in {tree.label}")
             return 0
-        application = _Application(held, stack, report, as_json, quiet, verbose)
+        advice = "Correct the diff for this tree, and apply it again."
+        if not patch_files:
+            advice = f"Correct the patch for this release, or take its name out of {source}/series."
+        application = _Application(held, stack, report, advice, as_json, quiet, verbose)
         return application.run(todo, exclude, dry_run, show_diff)
 
 
@@ -116,6 +122,7 @@ class _Application:
         held: transaction.OpenTree,
         stack: Stack,
         report: dict[str, Any],
+        advice: str,
         as_json: bool,
         quiet: bool,
         verbose: bool,
@@ -124,6 +131,7 @@ class _Application:
         self.tree = held.tree
         self.stack = stack
         self.report = report
+        self.advice = advice
         self.as_json = as_json
         self.quiet = quiet
         self.verbose = verbose
@@ -156,7 +164,7 @@ class _Application:
         if not plan.steps:
             self.tell("nothing to do", plan, "there already")
             self.remark(
-                "every change is in the tree already, but not by this tool: revert cannot undo it"
+                "every change is in the tree already, but not by this tool: revert cannot undo it."
             )
             return 0
         with progress:
@@ -169,7 +177,7 @@ class _Application:
             return 0
         if dry_run:
             self.tell("dry run", plan, "would be applied")
-            self.remark("nothing was written")
+            self.remark("nothing was written.")
             return 0
         with progress:
             progress.say(f"writing {files}")
@@ -212,8 +220,7 @@ class _Application:
             for failure in failures:
                 click.echo(f"vllm-series: {failure}", err=True)
         click.echo(
-            f"vllm-series: refused, {self.tree.root} is as it was. "
-            "Take the patch out of the series, or carry it over to this release",
+            f"vllm-series: refused: {self.tree.root} is as it was. {self.advice}",
             err=True,
         )
         return 1
@@ -274,13 +281,13 @@ def _beyond(stack: Stack, entries: Sequence[Entry], source: str) -> list[Entry]:
             raise RefusedError(
                 f"{applied.name} is applied, but {source} has "
                 + ("another text of it" if applied.name == entry.name else f"{entry.name} there")
-                + ". Run vllm-series revert, then apply again"
+                + ". Run vllm-series revert, then apply again."
             )
     if len(stack.patches) > len(entries):
         more = stack.patches[len(entries)].name
         raise RefusedError(
             f"{more} is applied, but {source} does not list it. "
-            "Run vllm-series revert, then apply again"
+            "Run vllm-series revert, then apply again."
         )
     return list(entries[len(stack.patches) :])
 
@@ -294,7 +301,7 @@ def _refuse_changed(tree: DiskTree) -> None:
         listed = "\n".join(f"  {difference}" for difference in differences)
         raise RefusedError(
             f"the patches were applied, but {tree.root} has changed since:\n{listed}\n"
-            "See vllm-series verify; put the files back or reinstall vLLM"
+            "Put these files back, or reinstall vLLM."
         )
 
 

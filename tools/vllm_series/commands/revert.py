@@ -48,7 +48,10 @@ def command(
     tree = opened(target, python)
     stack = read_stack(tree)
     if top is not None and top > len(stack.patches):
-        raise UsageError(f"--top {top}: only {len(stack.patches)} patches are applied")
+        raise UsageError(
+            f"--top {top} is more than is applied: {len(stack.patches)} in {tree.label}. "
+            "Give a smaller number, or leave --top out to take out all."
+        )
     leaving = stack.patches[-top:] if top else stack.patches
     if not leaving:
         outcome = "nothing to do"

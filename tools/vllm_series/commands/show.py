@@ -62,4 +62,4 @@ def _find(name: str, series_dir: Path | None, series_name: str | None) -> tuple[
             if name in (entry.name, entry.name.rsplit(".", 1)[0]):
                 return entry.text, f"{folder.name}/{entry.name}"
     listed = ", ".join(folder.name for folder in chosen)
-    raise SeriesError(f"no patch {name} in {listed}. See vllm-series list")
+    raise SeriesError(f"no patch {name} in {listed}. See vllm-series list.")

@@ -72,15 +72,17 @@ def command(
         if value["origin"]:
             click.echo(f"  wheel   {value['origin']}")
         if verbose:
-            click.echo(f"  print   {print_of}")
+            click.echo(f"  sha256  {print_of} of its Python files")
             click.echo(f"  python  {tree.python or 'not known'}")
         if series:
             click.echo(f"  series  {series.folder}")
             click.echo(f"  bytes   {value['bytes']}")
         else:
             click.echo(f"  series  {unserved}")
+        width = max((len(name) for name, _ in rows), default=0)
         for name, state in rows:
-            click.echo(f"  {'+' if state.startswith('applied') else ' '} {name}  {state}")
+            mark = "+" if state.startswith("applied") else " "
+            click.echo(f"  {mark} {name:<{width}}  {state}")
         for item in differences:
             click.echo(f"  ! {item}")
     return 1 if differences or stale else 0

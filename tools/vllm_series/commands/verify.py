@@ -16,7 +16,7 @@ from vllm_series.stack import read_stack
     "--all",
     "everything",
     is_flag=True,
-    help="Hash every file of the installation, not the stack's.",
+    help="Hash every file of the installation, not only those that patches touch.",
 )
 @json_option
 @loudness_options
@@ -64,6 +64,7 @@ def command(
         if not quiet and not differences:
             what = "every file" if everything else "every patched file and its record"
             applied = ", ".join(patch.name for patch in stack.patches) or "no patch"
-            click.echo(f"{tree.label}: {what} is as recorded, with {applied} applied")
-            click.echo(f"the release is Python files {print_of[: None if verbose else 16]}")
+            click.echo(tree.label)
+            click.echo(f"  {what} is as recorded, with {applied} applied")
+            click.echo(f"  the release: sha256 {print_of[: None if verbose else 16]}")
     return 1 if differences else 0
