@@ -436,6 +436,70 @@ def test_no_command_prints_the_help() -> None:
         assert run(command, "--help").code == 0
 
 
+@pytest.mark.parametrize("reader", ["head -n 0", "head -n 1"])
+def test_a_reader_that_leaves_changes_neither_the_outcome_nor_its_code(
+    installed: Path, reader: str
+) -> None:
+    done = piped(f"apply -v --target {installed} 2>&1 | {reader}")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (installed / ADDED).exists()
+    wrong = SERIES / "vllm-0.33" / "dynwidth.patch"
+    shutil.rmtree(installed / "vllm/v1/core/sched")
+    done = piped(f"apply --patch {wrong} --target {installed} 2>&1 | {reader}")
+    assert done.returncode == 1
+
+
+def test_closed_and_full_streams_do_not_keep_a_change_from_being_made_whole(
+    installed: Path,
+) -> None:
+    done = piped(f"apply --target {installed} <&- >&- 2>&-")
+    assert (done.returncode, (installed / ADDED).exists()) == (0, True)
+    if Path("/dev/full").exists():
+        done = piped(f"revert --target {installed} >/dev/full")
+        assert done.returncode == 3
+        assert b"standard output cannot be written: No space left" in done.stderr
+    assert run("revert", "--target", installed).code == 0
+    assert not (installed / ADDED).exists()
+
+
+def piped(line: str) -> subprocess.CompletedProcess[bytes]:
+    """A line of bash that starts with words of the command."""
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -m vllm_series {line}"],
+        cwd=SERIES.parent,
+        capture_output=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_names_that_the_terminal_cannot_show_change_no_outcome(
+    installed: Path, tmp_path: Path, encoding: str
+) -> None:
+    name = rb'"b/vllm/n\303\251w \377.py"'
+    diff = tmp_path / "any.diff"
+    diff.write_bytes(
+        b'diff --git "a' + name[2:] + b" " + name + b"\nnew file mode 100644\n"
+        b"--- /dev/null\n+++ " + name + b"\n@@ -0,0 +1 @@\n+x = 1\n"
+    )
+    for words in (("apply", "--patch", str(diff), "--diff"), ("apply", "--patch", str(diff), "-v")):
+        done = subprocess.run(
+            [sys.executable, "-m", "vllm_series", *words, "--target", str(installed)],
+            capture_output=True,
+            check=False,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b".py" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["list", "lint"])
+def test_a_folder_without_any_series_is_no_success(tmp_path: Path, command: str) -> None:
+    told = run(command, "--series-dir", tmp_path)
+    assert told.code == 1
+    assert "holds no series" in told.err
+
+
 def test_no_color_is_obeyed_on_a_terminal(installed: Path) -> None:
     script = shutil.which("script")
     if script is None:

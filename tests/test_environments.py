@@ -102,6 +102,26 @@ def test_the_folder_where_the_command_was_started_is_no_installation(
     assert find_tree(python=str(python(environment))).version == "0.33.0"
 
 
+def test_an_installation_is_found_from_inside_its_own_folder(
+    environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = site_packages(environment).resolve()
+    monkeypatch.chdir(site)
+    assert find_tree(python=str(python(environment))).root == site
+    shown = run(python(environment), "-c", SHOW, PYTHONPATH=str(TOOLS)).splitlines()
+    assert shown[0] == str(site)
+
+
+def test_an_interpreter_may_print_what_it_likes_around_its_answer(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit\nprint('hello')\natexit.register(print, 'bye')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert find_tree(python=str(python(environment))).version == "0.33.0"
+
+
 def test_a_bare_folder_needs_no_metadata(stock: Stock, tmp_path: Path) -> None:
     shutil.copytree(stock("0.33.0") / "vllm" / "v1" / "core", tmp_path / "vllm")
     tree = find_tree(tmp_path)

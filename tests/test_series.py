@@ -154,6 +154,8 @@ def test_series_file_lists_what_quilt_lists(tmp_path: Path, text: str) -> None:
         ("sub/../../a.patch\n", "lies outside the series folder"),
         ("./a.patch\n", "series:1: ./a.patch is not written as a plain path"),
         ("sub//a.patch\n", "is not written as a plain path"),
+        ("a\0.patch\n", "series:1: 'a\\x00.patch' is not a file name"),
+        ("\ufeffa.patch\n", "series:1: '\\ufeffa.patch' is not a file name"),
         ("series\n", "series:1: series cannot be a patch of itself"),
     ],
 )

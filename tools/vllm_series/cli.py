@@ -16,6 +16,7 @@ import click
 
 from vllm_series import __version__
 from vllm_series.errors import VllmSeriesError
+from vllm_series.output import stand
 
 COMMANDS = {
     "status": "What is applied in a tree, and what its series would add.",
@@ -79,12 +80,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; ends the process with the exit code of the outcome."""
     # The process is short and its data has no cycles: collecting costs 5 ms and frees nothing.
     gc.disable()
+    stand()
     code = run(arguments)
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except BrokenPipeError:
-        code = code or 1
+    sys.stdout.flush()
+    sys.stderr.flush()
     # All is written and flushed; taking the interpreter down in order would cost another 8 ms.
     os._exit(code)
 
@@ -108,10 +107,6 @@ def run(arguments: list[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("vllm-series: interrupted; the tree is as it was or fully changed", err=True)
         return 130
-    except BrokenPipeError:
-        # The reader of stdout left (`| head`); nothing more can be said to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         click.echo(f"vllm-series: {error.strerror or error}{where}", err=True)

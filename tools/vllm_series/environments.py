@@ -67,7 +67,7 @@ def _ask(python: str) -> tuple[list[str], Path, tuple[int, int]]:
             timeout=_ASK_SECONDS,
             stdin=subprocess.DEVNULL,
         )
-        answer = done.stdout.rpartition(b"\n@vllm-series@")[2]
+        answer = done.stdout.rpartition(b"\n@vllm-series@")[2].partition(b"\n")[0]
         paths, executable, version = json.loads(answer)
         return paths, Path(executable or found), (version[0], version[1])
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
@@ -98,16 +98,22 @@ def _from_path(paths: Iterable[str], python: Path, version: tuple[int, int]) -> 
 
 
 def _import_folders(paths: Iterable[str]) -> Iterator[Path]:
-    """The folders of `sys.path`, without the one that only says where a command was started."""
+    """The folders of `sys.path`, without the one that only says where a command was started.
+
+    That one stands in front of the standard library; a `site-packages` stands behind it, also when
+    the command was started there.
+    """
     named = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     here = Path.cwd()
+    in_front = True
     for entry in paths:
         if not entry:
             continue
         folder = Path(entry)
-        if folder == here and entry not in named:
+        if in_front and folder == here and entry not in named:
             continue
         if folder.is_dir():
+            in_front = in_front and not (folder / "os.py").is_file()
             yield folder
 
 

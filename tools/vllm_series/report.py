@@ -114,9 +114,8 @@ def file_diff(path: str, before: bytes | None, after: bytes | None) -> str:
         "/dev/null" if after is None else f"b/{path}",
     )
     out = []
-    for line in difflib.diff_bytes(
-        difflib.unified_diff, old, new, names[0].encode(), names[1].encode()
-    ):
+    above, below = (name.encode("utf-8", "surrogateescape") for name in names)
+    for line in difflib.diff_bytes(difflib.unified_diff, old, new, above, below):
         text = line.decode("utf-8", "backslashreplace")
         out.append(text if text.endswith("\n") else text + "\n\\ No newline at end of file\n")
     return "".join(out)

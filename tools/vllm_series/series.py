@@ -134,6 +134,8 @@ def names(folder: Path) -> list[str]:
             raise SeriesError(
                 f"{path}:{number}: {' '.join(options)} is not supported; patches apply with -p1"
             )
+        if not name.isprintable():
+            raise SeriesError(f"{path}:{number}: {name!a} is not a file name.")
         if name.startswith("/") or ".." in name.split("/"):
             raise SeriesError(f"{path}:{number}: {name} lies outside the series folder")
         if name != normpath(name):

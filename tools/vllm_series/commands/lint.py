@@ -8,14 +8,13 @@ import click
 
 from vllm_series.commands.options import (
     chosen_folder,
+    every_folder,
     json_option,
     loudness_options,
     opened,
-    series_folder,
     series_options,
     tree_options,
 )
-from vllm_series.series import folders
 
 
 @click.command("lint")
@@ -53,8 +52,7 @@ def command(
     if series_name is not None:
         chosen = [chosen_folder(series_dir, series_name, None)]
     else:
-        base = series_folder(series_dir)
-        chosen = [base] if (base / "series").is_file() else folders(base)
+        chosen = every_folder(series_dir)
     reports = [lint(folder, read, version) for folder in chosen]
     problems = [problem for report in reports for problem in report.problems]
     if version is not None and not any(report.base for report in reports):

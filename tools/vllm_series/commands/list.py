@@ -9,15 +9,15 @@ import click
 
 from vllm_series.commands.options import (
     chosen_folder,
+    every_folder,
     json_option,
     loudness_options,
     opened,
-    series_folder,
     series_options,
     tree_options,
 )
 from vllm_series.errors import EnvironmentRefusedError
-from vllm_series.series import folders, load
+from vllm_series.series import load
 from vllm_series.stack import Stack, read_stack
 
 
@@ -53,8 +53,7 @@ def command(
     if series_name is not None or version is not None:
         chosen = [chosen_folder(series_dir, series_name, version)]
     else:
-        base = series_folder(series_dir)
-        chosen = [base] if (base / "series").is_file() else folders(base)
+        chosen = every_folder(series_dir)
     applied = {patch.name for patch in stack.patches}
     value: list[dict[str, Any]] = []
     rows = []

@@ -114,6 +114,15 @@ def series_folder(series_dir: Path | None) -> Path:
     )
 
 
+def every_folder(series_dir: Path | None) -> list[Path]:
+    """All series of the folder of the series, or the one that it is itself; never none."""
+    base = series_folder(series_dir)
+    found = [base] if (base / SERIES_FILE).is_file() else folders(base)
+    if not found:
+        raise SeriesError(f"{base} holds no series: no vllm-0.33 or the like.")
+    return found
+
+
 def chosen_folder(series_dir: Path | None, name: str | None, version: str | None) -> Path:
     """The series that `--series` names, else the one that fits the version of the tree.
 
