@@ -47,7 +47,7 @@ def command(
     if target is not None or python is not None:
         tree = opened(target, python)
         if read_stack(tree):
-            raise RefusedError(f"{tree.label} is patched. Run vllm-series revert first")
+            raise RefusedError(f"{tree.label} is patched. Run vllm-series revert first.")
         read, version = tree.read, tree.version
     if series_name is not None:
         chosen = [chosen_folder(series_dir, series_name, None)]
@@ -57,7 +57,7 @@ def command(
     problems = [problem for report in reports for problem in report.problems]
     if version is not None and not any(report.base for report in reports):
         click.echo(
-            f"vllm-series: no patch has vllm {version} as its base, so nothing was held against it",
+            f"vllm-series: no patch has vllm {version} as its base: nothing was held against it.",
             err=True,
         )
         unheld = True

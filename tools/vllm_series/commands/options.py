@@ -50,7 +50,7 @@ def series_options(function: _F) -> _F:
             "series_name",
             metavar="NAME",
             shell_complete=_complete_series,
-            help="Use this series (vllm-0.33) instead of the one that fits the tree's version.",
+            help="Work with this series, such as vllm-0.33; default: what fits the tree's version.",
         )(function)
     )
 
@@ -66,7 +66,7 @@ def json_option(function: _F) -> _F:
 def loudness_options(function: _F) -> _F:
     """`-q` and `-v`, counted: -1 for quiet, 1 for verbose."""
     quiet = click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-    verbose = click.option("-v", "--verbose", is_flag=True, help="Say every hunk.")
+    verbose = click.option("-v", "--verbose", is_flag=True, help="Say more, such as every hunk.")
     return quiet(verbose(function))
 
 
@@ -87,7 +87,7 @@ def opened(target: Path | None, python: str | None) -> DiskTree:
     tree = find_tree(target, python)
     if recover(tree, waiting):
         click.echo(
-            f"vllm-series: an interrupted change of {tree.root} was brought to its end or undone",
+            f"vllm-series: an interrupted change of {tree.root} was brought to its end or undone.",
             err=True,
         )
     return tree
@@ -102,16 +102,14 @@ def series_folder(series_dir: Path | None) -> Path:
     """The folder of the series: as given, else the nearest `series/` here or above."""
     if series_dir is not None:
         if not series_dir.is_dir():
-            raise SeriesError(f"no series folder: {series_dir}. Name one with --series-dir")
+            raise SeriesError(f"no series folder: {series_dir}. Name one with --series-dir.")
         return series_dir
     here = Path.cwd()
     for folder in (here, *here.parents):
         candidate = folder / "series"
         if candidate.is_dir() and any(path.is_dir() for path in candidate.glob("vllm-*")):
             return candidate
-    raise SeriesError(
-        f"no series folder: none in {here} or above. Name one with --series-dir or VLLM_SERIES_DIR"
-    )
+    raise SeriesError(f"no series folder: none in {here} or above. Name one with --series-dir.")
 
 
 def every_folder(series_dir: Path | None) -> list[Path]:
@@ -131,17 +129,17 @@ def chosen_folder(series_dir: Path | None, name: str | None, version: str | None
     base = series_folder(series_dir)
     if (base / SERIES_FILE).is_file():
         if name is not None:
-            raise UsageError(f"{base} is a series itself. Leave --series out")
+            raise UsageError(f"{base} is a series itself. Leave --series out.")
         return base
     if name is not None:
         for folder in (base / name, base / f"vllm-{name}"):
             if folder.is_dir():
                 return folder
         known = ", ".join(path.name for path in folders(base)) or "none"
-        raise SeriesError(f"no series {name} in {base}, which has {known}")
+        raise SeriesError(f"no series {name} in {base}: it has {known}. Name one that it has.")
     if version is None:
         raise SeriesError(
-            "the version of this tree is not known, so no series fits. Name one with --series"
+            "the version of this tree is not known, so no series fits. Name one with --series."
         )
     return folder_for(base, version)
 

@@ -72,7 +72,7 @@ def command(
         if value["origin"]:
             click.echo(f"  wheel   {value['origin']}")
         if verbose:
-            click.echo(f"  sha256  {print_of} of its Python files")
+            click.echo(f"  sha256  {print_of}")
             click.echo(f"  python  {tree.python or 'not known'}")
         if series:
             click.echo(f"  series  {series.folder}")
