@@ -241,6 +241,64 @@ def test_any_diff_goes_to_any_tree_from_a_file_or_stdin_and_back(
     assert (tree / SCHEDULER).read_bytes() == patched[SCHEDULER]
 
 
+def test_a_diff_that_was_taken_out_backwards_goes_in_again(installed: Path, tmp_path: Path) -> None:
+    diff = tmp_path / "any.diff"
+    diff.write_text(run("apply", "--diff", "--target", installed).out)
+    before = everything(installed)
+    words = ("apply", "--target", str(installed), "--patch", str(diff))
+    for _ in range(2):
+        assert run(*words).code == 0
+        assert (installed / ADDED).exists()
+        assert run(*words).out.startswith("nothing to do")
+        assert run(*words, "-R").code == 0
+        assert not (installed / ADDED).exists()
+        assert run(*words, "-R").out.startswith("nothing to do")
+    assert run("revert", "--target", installed).code == 0
+    assert everything(installed) == before
+
+
+def test_a_diff_of_which_a_file_was_left_out_is_not_there_as_a_whole(
+    installed: Path, tmp_path: Path
+) -> None:
+    diff = tmp_path / "any.diff"
+    diff.write_text(run("apply", "--diff", "--target", installed).out)
+    words = ("apply", "--target", str(installed), "--patch", str(diff))
+    left_out = (*words, "--exclude", SCHEDULER)
+    assert run(*left_out).code == 0
+    assert run(*left_out).out.startswith("nothing to do")
+    refused = run(*words)
+    assert refused.code == 1
+    assert "holds a part of it already" in refused.err
+
+
+def test_a_diff_under_a_later_one_is_not_put_into_a_second_place_like_its_own(
+    tmp_path: Path,
+) -> None:
+    package = tmp_path / "tree" / "vllm"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_bytes(b"")
+    block = "    one()\n    two()\n    pause()\n"
+    text = f"def f():\n{block}{block}    more()\n    end()\n"
+    (package / "a.py").write_text(text)
+    git = ["git", "-C", str(tmp_path / "tree")]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    diffs = []
+    for number, (old, new) in enumerate((("two()", "2()"), ("end()", "stop()"))):
+        (package / "a.py").write_text(text.replace(old, new, 1))
+        diff = tmp_path / f"{number}.diff"
+        diff.write_bytes(
+            subprocess.run([*git, "diff", "-U1"], check=True, capture_output=True).stdout
+        )
+        diffs += ["--patch", str(diff)]
+    (package / "a.py").write_text(text)
+    words = ("apply", "--target", str(tmp_path / "tree"), *diffs)
+    assert run(*words).code == 0
+    patched = (package / "a.py").read_text()
+    assert run(*words).out.startswith("nothing to do")
+    assert (package / "a.py").read_text() == patched
+
+
 def test_what_is_there_already_by_other_hands_is_said_and_left(
     installed: Path, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from vllm_series.commands.options import (
     waiting,
 )
 from vllm_series.commands.progress import Progress
-from vllm_series.errors import RefusedError, UsageError
+from vllm_series.errors import PatchFormatError, RefusedError, UsageError
 from vllm_series.series import Entry
 from vllm_series.stack import Stack, read_stack
 from vllm_series.trees import DiskTree
@@ -92,8 +92,7 @@ def command(
         report = {"command": "apply", "tree": str(tree.root), "version": tree.version}
         if patch_files:
             source, entries = "the patch given", _given(patch_files, reverse)
-            applied = [patch.sha256 for patch in stack.patches]
-            todo = [entry for entry in entries if _digest(entry) not in applied]
+            todo = [entry for entry in entries if not _stands(tree, stack, entry, exclude)]
         else:
             series = chosen_series(series_dir, series_name, tree.version)
             source, entries = series.folder.name, list(series.entries)
@@ -272,6 +271,32 @@ def _reversed(entry: Entry) -> Entry:
 
 def _digest(entry: Entry) -> str:
     return hashlib.sha256(entry.text).hexdigest()
+
+
+def _stands(tree: DiskTree, stack: Stack, entry: Entry, exclude: Sequence[str]) -> bool:
+    """Whether a patch of the stack is there as whole as it is asked for now.
+
+    It may have been applied without files that were excluded then, and a later patch may have taken
+    it out again, as `--reverse` does: then it fits anew and there is nothing of it to take out.
+    """
+    digest = _digest(entry)
+    last = next((patch for patch in reversed(stack.patches) if patch.sha256 == digest), None)
+    if last is None:
+        return False
+    from vllm_series.parse import parse
+    from vllm_series.plan import make_plan
+
+    patch = parse(entry.text, entry.name)
+    present = [other.name for other in stack.patches]
+    plan = make_plan([patch], tree.read, tree.mode, present=present, exclude=exclude)
+    if plan.steps:
+        try:
+            undoing = patch.reversed()
+        except PatchFormatError:
+            return False  # of a copy, which fits only where its new name is free again
+        return bool(make_plan([undoing], tree.read, tree.mode, exclude=exclude).steps)
+    touched = {file.path for file in last.files}
+    return all(file.path in touched for planned in plan.patches for file in planned.files)
 
 
 def _beyond(stack: Stack, entries: Sequence[Entry], source: str) -> list[Entry]:

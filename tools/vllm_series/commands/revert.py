@@ -63,8 +63,9 @@ def command(
     else:
         from vllm_series.transaction import revert
 
-        revert(tree, top, waiting=waiting)
-        outcome = "reverted"
+        # What was taken out, which another process may have made less since the stack was read.
+        leaving = revert(tree, top, waiting=waiting)[::-1]
+        outcome = "reverted" if leaving else "nothing to do"
     if as_json:
         from vllm_series.report import as_json as rendered
 
