@@ -49,16 +49,16 @@ def apply(session: nox.Session, release: str) -> None:
     ROWS.append(row)
     session.notify("apply_table")
     try:
-        row.verdicts = _apply(session, release)
+        _apply(session, row)
         row.outcome = "ok"
     finally:
         row.seconds = time.monotonic() - started
 
 
-def _apply(session: nox.Session, release: str) -> str:
-    """The steps of `apply`; gives the verdict of each patch."""
+def _apply(session: nox.Session, row: Row) -> None:
+    """The steps of `apply`; notes the verdict of each patch as soon as it is known."""
     install_project(session, "test")
-    target = fresh_environment(session, f"vllm=={release}")
+    target = fresh_environment(session, f"vllm=={row.release}")
     try:
         snapshot = ROOT / "tests" / "snapshot.py"
         before = Path(session.create_tmp()) / "before.json"
@@ -66,10 +66,17 @@ def _apply(session: nox.Session, release: str) -> str:
         tool = ("vllm-series",)
         python = ("--python", str(target / "bin" / "python"))
         session.run(*tool, "status", *python)
-        outcome = session.run(*tool, "apply", "--json", *python, silent=True)
-        patches = json.loads(outcome or "{}")["patches"]
-        verdicts = ", ".join(f"{patch['name']} {patch['verdict']}" for patch in patches)
-        session.log(f"applied: {verdicts}")
+        # On stdout alone, and whatever the exit code, so that a refusal's verdicts are in the table.
+        printed = session.run(
+            *tool, "apply", "--json", *python, silent=True, stderr=None, success_codes=[0, 1]
+        )
+        report = json.loads(printed or "{}")
+        row.verdicts = ", ".join(
+            f"{patch['name']} {patch['verdict']}" for patch in report.get("patches", [])
+        )
+        if report.get("outcome") != "applied":
+            session.error(f"not applied: {printed}")
+        session.log(f"applied: {row.verdicts}")
         session.run(*tool, "verify", *python)
         site = session.run(
             str(target / "bin" / "python"),
@@ -95,7 +102,6 @@ def _apply(session: nox.Session, release: str) -> str:
         session.run("python", str(snapshot), "compare", str(target), str(before))
     finally:
         shutil.rmtree(target, ignore_errors=True)
-    return verdicts
 
 
 @nox.session(default=False, venv_backend="none")

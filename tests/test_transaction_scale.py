@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
-from installed import TOOLS, snapshot
+from installed import snapshot
+from memory import measured
 from vllm_series.environments import find_tree
 from vllm_series.transaction import revert
 from vllm_series.verify import verify
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from conftest import Stock
 
 REPLAY = """
-import resource, sys, time
+import sys, time
 from pathlib import Path
 from vllm_series.environments import find_tree
 from vllm_series.steps import FileStep, PatchStep
@@ -32,7 +31,7 @@ for path in sorted({*tree.paths(), *newer.paths()}):
 start = time.perf_counter()
 apply(tree, [PatchStep("release", b"", tuple(files))])
 seconds = time.perf_counter() - start
-print(len(files), seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(len(files), seconds)
 """
 
 
@@ -41,14 +40,8 @@ def test_a_release_becomes_the_next_and_comes_back(stock: Stock, tmp_path: Path)
     shutil.copytree(older, tmp_path / "tree")
     tree = find_tree(tmp_path / "tree")
     before = snapshot(tree.root)
-    done = subprocess.run(
-        [sys.executable, "-c", REPLAY, tree.root, newer],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": str(TOOLS)},
-    )
-    count, seconds, kilobytes = map(float, done.stdout.split())
+    printed, kilobytes = measured(REPLAY, tree.root, newer)
+    count, seconds = map(float, printed.split())
     assert count > 1200
     assert kilobytes < 300_000
     print(f"{count:.0f} files, {seconds:.2f} s, {kilobytes / 1000:.0f} MB")
