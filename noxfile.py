@@ -66,7 +66,7 @@ def _apply(session: nox.Session, row: Row) -> None:
         tool = ("vllm-series",)
         python = ("--python", str(target / "bin" / "python"))
         session.run(*tool, "status", *python)
-        # On stdout alone, and whatever the exit code, so that a refusal's verdicts are in the table.
+        # Whatever the exit code, so that the verdicts of a refusal are in the table.
         printed = session.run(
             *tool, "apply", "--json", *python, silent=True, stderr=None, success_codes=[0, 1]
         )

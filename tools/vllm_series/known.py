@@ -49,17 +49,25 @@ def wheels(series_dir: Path) -> tuple[Wheel, ...]:
 
 
 def origin(known: tuple[Wheel, ...], distribution: str, version: str, fingerprint: str) -> str:
-    """A sentence on whose bytes a tree holds; `version` is what it calls itself."""
+    """A sentence on whose bytes a tree holds; `version` is what it calls itself.
+
+    Other wheels of that version whose Python files are not these are named.
+    """
+    release = [wheel for wheel in known if wheel.release == version]
     same = [wheel for wheel in known if wheel.fingerprint == fingerprint]
-    own = [w for w in same if (w.distribution, w.release) == (distribution, version)]
+    own = [
+        wheel for wheel in same if (wheel.distribution, wheel.release) == (distribution, version)
+    ]
     if own:
-        return f"the Python files of {_any_platform(own[0].name)}"
+        others = sorted({_any_platform(w.name) for w in release if w.fingerprint != fingerprint})
+        told = f"the Python files of {_any_platform(own[0].name)}"
+        return f"{told}, which are not those of {' or '.join(others)}" if others else told
     if same:
         return (
             f"the Python files of {_any_platform(same[0].name)}, though it calls itself "
             f"{distribution} {version}"
         )
-    if any((w.distribution, w.release) == (distribution, version) for w in known):
+    if any(wheel.distribution == distribution for wheel in release):
         return (
             f"the Python files of no known wheel of {distribution} {version}: changed or built anew"
         )

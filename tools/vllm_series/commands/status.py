@@ -15,6 +15,7 @@ from vllm_series.commands.options import (
     series_options,
     tree_options,
 )
+from vllm_series.commands.origin import origin_of
 from vllm_series.errors import SeriesError
 from vllm_series.series import Entry, Series
 from vllm_series.stack import Stack, read_stack
@@ -58,7 +59,7 @@ def command(
         "python": str(tree.python) if tree.python else None,
         "series": str(series.folder) if series else None,
         "fingerprint": print_of,
-        "origin": _origin(tree, series, print_of),
+        "origin": origin_of(tree, series_dir, print_of),
         "bytes": _bytes(tree, stack, series),
         "patches": [{"name": name, "state": state} for name, state in rows],
         "differences": [str(item) for item in differences],
@@ -97,17 +98,6 @@ def _series(series_dir: Path | None, name: str | None, tree: DiskTree) -> tuple[
         return None, str(error)
 
 
-def _origin(tree: DiskTree, series: Series | None, fingerprint: str) -> str:
-    """Which wheel the tree was made from; empty where nothing is known to hold it against."""
-    from vllm_series.known import origin, wheels
-
-    known = wheels(series.folder.parent) if series else ()
-    if not known or tree.version is None:
-        return ""
-    distribution = tree.distribution.name if tree.distribution else "vllm"
-    return origin(known, distribution, tree.version.partition("+")[0], fingerprint)
-
-
 def _rows(stack: Stack, series: Series | None) -> tuple[list[tuple[str, str]], bool]:
     """Every patch with its state, and whether what is applied is not what the series has."""
     import hashlib
@@ -118,19 +108,17 @@ def _rows(stack: Stack, series: Series | None) -> tuple[list[tuple[str, str]], b
     stale = False
     for number, patch in enumerate(stack.patches):
         state = "applied"
-        if series and texts.get(patch.name) != patch.sha256:
+        expected = texts[entries[number].name] if number < len(entries) else None
+        if series and patch.sha256 != expected:
             stale = True
-            state = (
-                "applied, but the series has another text of it"
-                if patch.name in texts
-                else "applied, but not in the series"
-            )
-        elif series and entries[number].name != patch.name:
-            stale = True
-            state = "applied, but in another order than the series"
+            if patch.name not in texts:
+                state = "applied, but not in the series"
+            elif texts[patch.name] == patch.sha256:
+                state = "applied, but in another order than the series"
+            else:
+                state = "applied, but the series has another text of it"
         rows.append((patch.name, state))
-    applied = {patch.name for patch in stack.patches}
-    rows += [(entry.name, "not applied") for entry in entries if entry.name not in applied]
+    rows += [(entry.name, "not applied") for entry in entries[len(stack.patches) :]]
     return rows, stale
 
 

@@ -6,12 +6,20 @@ from pathlib import Path
 
 import click
 
-from vllm_series.commands.options import json_option, loudness_options, opened, tree_options
+from vllm_series.commands.options import (
+    json_option,
+    loudness_options,
+    opened,
+    series_dir_option,
+    tree_options,
+)
+from vllm_series.commands.origin import origin_of
 from vllm_series.stack import read_stack
 
 
 @click.command("verify")
 @tree_options
+@series_dir_option
 @click.option(
     "--all",
     "everything",
@@ -23,6 +31,7 @@ from vllm_series.stack import read_stack
 def command(
     target: Path | None,
     python: str | None,
+    series_dir: Path | None,
     everything: bool,
     as_json: bool,
     quiet: bool,
@@ -40,6 +49,7 @@ def command(
     stack = read_stack(tree)
     differences = verify(tree, everything)
     print_of = fingerprint(tree)
+    made_from = origin_of(tree, series_dir, print_of)
     if as_json:
         from vllm_series.report import as_json as rendered
 
@@ -50,6 +60,7 @@ def command(
                     "tree": str(tree.root),
                     "version": tree.version,
                     "fingerprint": print_of,
+                    "origin": made_from,
                     "patches": [patch.name for patch in stack.patches],
                     "differences": [
                         {"path": item.path, "kind": item.kind, "text": str(item)}
@@ -66,5 +77,7 @@ def command(
             applied = ", ".join(patch.name for patch in stack.patches) or "no patch"
             click.echo(tree.label)
             click.echo(f"  {what} is as recorded, with {applied} applied")
+            if made_from:
+                click.echo(f"  the release: {made_from}")
             click.echo(f"  the release: sha256 {print_of[: None if verbose else 16]}")
     return 1 if differences else 0
