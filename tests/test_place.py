@@ -220,7 +220,17 @@ def test_old_and_new_text_in_one_place_are_ambiguous() -> None:
     # Applied once, the old text (alpha, beta) stands still: a second time must not double it.
     placement = one(change, after)
     assert placement.verdict is Verdict.AMBIGUOUS
-    assert "both its old and its new text stand" in placement.reason
+    assert "both its old text (line 3) and its new text (line 2) stand" in placement.reason
+
+
+def test_applied_to_one_of_two_like_places_it_does_not_go_to_the_other() -> None:
+    block = b"one()\ntwo()\nthree()\n"
+    before = block + block + b"end()\n"
+    after = before.replace(b"two", b"2", 1)
+    change = change_of(before, after, "-U1")
+    placement = one(change, after)
+    assert placement.verdict is Verdict.AMBIGUOUS
+    assert "both its old text (line 4) and its new text (line 1) stand" in placement.reason
 
 
 def test_file_of_which_a_part_is_applied_is_neither() -> None:

@@ -79,13 +79,13 @@ class Search:
                 hunk, Verdict.AMBIGUOUS, f"its result stands already {len(done)} times"
             )
         if done and len(inside) == 1 and b"+" in hunk.ops:
-            first, last = inside[0], inside[0] + len(hunk.pre)
-            if any(line < last and first < line + len(hunk.post) for line in done):
-                return self.refused(
-                    hunk,
-                    Verdict.AMBIGUOUS,
-                    f"both its old and its new text stand at line {done[0]}: it may be applied",
-                )
+            # Also far apart: where the old text stood twice, applying it once leaves one of it.
+            return self.refused(
+                hunk,
+                Verdict.AMBIGUOUS,
+                f"both its old text (line {inside[0]}) and its new text "
+                f"(line{'s' if len(done) > 1 else ''} {_numbers(done)}) stand: it may be applied",
+            )
         if len(inside) == 1:
             return self.found(hunk, inside[0], bound)
         if inside:
