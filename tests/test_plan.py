@@ -410,7 +410,7 @@ def test_path_with_fewer_folders_than_the_strip_level_is_said() -> None:
 def test_everything_excluded_is_no_success() -> None:
     planned = make_plan([parse(change(X, edit(X, 5)), "p")], TREE.get, exclude=["vllm/*"])
     assert not planned.fits
-    assert planned.patches[0].reason == "every file of it is excluded"
+    assert planned.patches[0].reason == "--exclude leaves out all of its files"
 
 
 def test_edited_index_line_is_noted_and_does_not_stop() -> None:

@@ -45,6 +45,7 @@ _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}$")
 _BASE = re.compile(r"^vllm \d+\.\d+\.\d+\S*$")
 _ACTIVATE = re.compile(r"^[A-Za-z_]\w*=\S*$")
 _CONTRACT = re.compile(r"^(?P<module>[\w.]+):(?P<name>[\w.#]+)(?P<signature>\(.*\))$")
+_SCOPE = re.compile(r"^[^\W\d]\w*(#\d+)?(\.[^\W\d]\w*(#\d+)?)*$")
 _FULL_ID = re.compile(r"^[0-9a-f]{40}$")
 
 
@@ -96,20 +97,25 @@ def lint(folder: Path, base: Read | None = None, version: str | None = None) -> 
             problems.append(Problem(path, getattr(error, "line", 0), str(error)))
             continue
         before = [earlier.name for earlier in patches]
-        problems += [Problem(path, line, text) for line, text in _text(patch, folder, before)]
+        held = base is not None and patch.base == version
+        problems += [Problem(path, line, text) for line, text in _text(patch, folder, before, held)]
         patches.append(patch)
-    held = None
-    if base is not None and version is not None and any(p.base == version for p in patches):
-        held = version
+    on_base = {patch.name for patch in patches if patch.base == version}
+    if base is not None and on_base:
         problems += [
-            Problem(folder / name, line, text) for name, line, text in _against(patches, base)
+            Problem(folder / name, line, text)
+            for name, line, text in _against(patches, base)
+            if name in on_base
         ]
     hunks = sum(len(change.hunks) for patch in patches for change in patch.files)
-    return Report(folder, len(series.entries), hunks, tuple(problems), held)
+    against = version if base is not None and on_base else None
+    return Report(folder, len(series.entries), hunks, tuple(problems), against)
 
 
-def _text(patch: Patch, folder: Path, before: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """What the patch file shows by itself."""
+def _text(
+    patch: Patch, folder: Path, before: Sequence[str], held: bool
+) -> Iterator[tuple[int, str]]:
+    """What the patch file shows by itself; a wrong scope is better told by the base, if `held`."""
     headers = {key.lower() for key, _ in patch.headers}
     for key in ("From", "Date", "Subject"):
         if key.lower() not in headers:
@@ -121,7 +127,7 @@ def _text(patch: Patch, folder: Path, before: Sequence[str]) -> Iterator[tuple[i
     yield from _trailers(patch, folder, before)
     for change in patch.files:
         yield from _ids(change)
-        yield from _headings(change)
+        yield from _headings(change, held)
     if headers and (form := written(patch)) != patch.text:
         yield _first_difference(patch.text, form)
 
@@ -178,7 +184,7 @@ def _ids(change: FileChange) -> Iterator[tuple[int, str]]:
             yield change.lineno, f"index id {recorded} does not go with a {change.kind.value}"
 
 
-def _headings(change: FileChange) -> Iterator[tuple[int, str]]:
+def _headings(change: FileChange, held: bool) -> Iterator[tuple[int, str]]:
     path = change.new_raw or change.old_raw or ""
     whole = change.kind in (Kind.CREATE, Kind.DELETE)
     for hunk in change.hunks:
@@ -186,10 +192,14 @@ def _headings(change: FileChange) -> Iterator[tuple[int, str]]:
         if whole or not is_python(path):
             if heading:
                 yield hunk.lineno, f"section heading {heading!r} where no scope can be meant"
-        elif heading != MODULE and not re.match(
-            r"^[^\W\d]\w*(#\d+)?(\.[^\W\d]\w*(#\d+)?)*$", heading
-        ):
-            yield hunk.lineno, f"section heading {heading!r} is not the hunk's scope"
+        elif heading != MODULE and not held and not _SCOPE.match(heading):
+            yield (
+                hunk.lineno,
+                (
+                    f"section heading {heading!r} is not the hunk's scope. "
+                    "With --target or --python on its base, lint says which it is"
+                ),
+            )
 
 
 def _first_difference(text: bytes, form: bytes) -> tuple[int, str]:

@@ -199,7 +199,7 @@ class _PatchPlanner:
             self.file(change, old, new) for change, old, new in pairs if not self.left_out(old, new)
         ]
         if not files:
-            return self.refused(files, Verdict.DRIFTED, "every file of it is excluded")
+            return self.refused(files, Verdict.NOT_SHIPPED, "--exclude leaves out all of its files")
         verdict = worst([file.verdict for file in files])
         if not verdict.fits:
             return self.refused(files, verdict, "")
