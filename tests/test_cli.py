@@ -436,7 +436,7 @@ def test_lint_names_file_line_and_reason(series: Path, stock: Stock) -> None:
         (b"Base: vllm 0.33.0\n", b"", "no Base: trailer"),
         (b"Base: vllm 0.33.0\n", b"Base: vllm 0.32.0\n", "is not of the line"),
         (b"Activate: ", b"Activates: ", "Is Activate: meant?"),
-        (b"@@ Scheduler.schedule\n", b"@@ def schedule(self):\n", "is not the hunk's scope"),
+        (b"@@ Scheduler.schedule\n", b"@@ def schedule(self):\n", "it changes Scheduler.schedule"),
         (b"@@ Scheduler.schedule\n", b"@@ Scheduler.update_from_output\n", "but it changes"),
         (b"index d35b7dfac4", b"index d35b7dfac5", "is not that of the base"),
         (b"Scheduler.schedule(self, ", b"Scheduler.schedule(self, more, ", "Contract:"),
@@ -446,6 +446,8 @@ def test_lint_names_file_line_and_reason(series: Path, stock: Stock) -> None:
         assert old in good
         patch.write_bytes(good.replace(old, new, 1))
         assert expected in lint(series, stock("0.33.0"))
+    patch.write_bytes(good.replace(b"@@ Scheduler.schedule\n", b"@@ def schedule(self):\n", 1))
+    assert "is not the hunk's scope" in lint(series)
 
 
 def lint(series: Path, base: Path | None = None) -> str:
