@@ -26,8 +26,7 @@ def written(patch: Patch) -> bytes:
     if patch.trailers:
         parts += [_encoded(f"{key}: {value}\n") for key, value in patch.trailers]
         parts.append(b"\n")
-    for change in sorted(patch.files, key=lambda c: _encoded(c.new_raw or c.old_raw or "")):
-        parts.append(diff(change))
+    parts += [diff(change) for change in sorted(patch.files, key=_place)]
     return b"".join(parts)
 
 
@@ -67,6 +66,12 @@ def diff(change: FileChange) -> bytes:
     return _encoded("".join(out)) + b"".join(hunk.to_bytes() for hunk in change.hunks)
 
 
+def _place(change: FileChange) -> bytes:
+    """git's order: by the bytes of the path, the new one of a rename, without its prefix."""
+    path = (change.new_raw or change.old_raw or "").partition("/")
+    return _encoded(path[2] or path[0])
+
+
 def quoted(path: str) -> str:
     """A path in git's C-style quotes where it holds bytes that need them (core.quotePath)."""
     raw = _encoded(path)
@@ -82,11 +87,10 @@ def _escape(byte: int) -> str:
 
 
 def _named(path: str | None) -> str:
-    """git ends an unquoted name that holds a space with a tab, so that no date is read in it."""
+    """git ends a name that holds a space with a tab, so that no date is read in it."""
     if path is None:
         return "/dev/null"
-    name = quoted(path)
-    return name + "\t" if " " in name and not name.startswith('"') else name
+    return quoted(path) + ("\t" if " " in path else "")
 
 
 def _with_prefix(path: str, old: str, new: str) -> str:
