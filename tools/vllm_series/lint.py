@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vllm_series.canonical import written
-from vllm_series.errors import SeriesError, VllmSeriesError
+from vllm_series.errors import PatchFormatError, SeriesError
 from vllm_series.parse import parse
 from vllm_series.patch import NO_BLOB, FileChange, Kind, Patch
 from vllm_series.plan import FilePlan, PatchPlan, Read, make_plan
@@ -87,14 +87,15 @@ def lint(folder: Path, base: Read | None = None, version: str | None = None) -> 
         for name in orphans(folder)
     ]
     if not series.entries:
-        problems.append(Problem(folder / "series", 0, "it lists no patch"))
+        nothing = "it lists no patch. Write the names of the patches into it"
+        problems.append(Problem(folder / "series", 0, nothing))
     patches: list[Patch] = []
     for entry in series.entries:
         path = folder / entry.name
         try:
             patch = parse(entry.text, entry.name)
-        except VllmSeriesError as error:
-            problems.append(Problem(path, getattr(error, "line", 0), str(error)))
+        except PatchFormatError as error:
+            problems.append(Problem(path, error.line, error.reason))
             continue
         before = [earlier.name for earlier in patches]
         held = base is not None and patch.base == version

@@ -1,0 +1,137 @@
+"""What lint says of a patch that someone broke: one sentence, at its line, for each fault."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vllm_series.environments import find_tree
+from vllm_series.lint import Report, lint
+
+if TYPE_CHECKING:
+    from conftest import Stock
+
+SERIES = Path(__file__).resolve().parents[1] / "series" / "vllm-0.33"
+NAME = "dynwidth.patch"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the series for 0.33, to be broken."""
+    target = tmp_path / "vllm-0.33"
+    shutil.copytree(SERIES, target)
+    return target
+
+
+def edit(folder: Path, old: bytes, new: bytes) -> None:
+    text = (folder / NAME).read_bytes()
+    assert old in text
+    (folder / NAME).write_bytes(text.replace(old, new, 1))
+
+
+def said(report: Report) -> list[str]:
+    return [str(problem) for problem in report.problems]
+
+
+def test_the_series_itself_has_no_fault(folder: Path) -> None:
+    report = lint(folder)
+    assert (report.problems, report.patches, report.hunks) == ((), 1, 4)
+    assert report.base is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "text"),
+    [
+        (b"From: vllm", b"X-From: vllm", 0, "no From: header"),
+        (b"Date: ", b"X-Date: ", 0, "no Date: header"),
+        (b"Subject: ", b"X-Subject: ", 0, "no Subject: header"),
+        (b"Origin: vendor\n", b"", 0, "no Origin: trailer"),
+        (b"Forwarded: no\n", b"", 0, "no Forwarded: trailer"),
+        (b"Last-Update: 2026-12-01\n", b"", 0, "no Last-Update: trailer"),
+        (b"Forwarded: no\n", b"Forwarded:\n", 0, "trailer Forwarded: has no value"),
+        (b"Base: vllm 0.33.0", b"Base: 0.33", 0, "is not of the form `vllm 0.33.0`"),
+        (b"WIDTH=1\n", b"WIDTH\n", 0, "is not of the form NAME=value"),
+        (b"Origin: ", b"Needs: other\nOrigin: ", 0, "Needs: other is not in front of it"),
+        (b"Contract: vllm.", b"Contract: vllm/", 0, "module:Class.name(parameters)"),
+        (b"d35b7dfac42abd1335c827eff9f3c05728f3f248..", b"d35b7dfac4..", 190, "is shortened"),
+        (b"index d35b7dfac42abd1335c8", b"x d35b7dfac42abd1335c8", 190, "it changes nothing"),
+        (b"index " + b"0" * 40, b"index " + b"1" * 40, 57, "does not go with a create"),
+        (b"+1,127 @@", b"+1,127 @@ from_env", 62, "where no scope can be meant"),
+        (b"@@ <module>", b"@@", 194, "is not the hunk's scope"),
+        (
+            b"+            dynamic_width.cap(self.running)\n",
+            b"",
+            210,
+            "the hunk of line 202 ends early",
+        ),
+    ],
+)
+def test_a_fault_is_named_at_its_line(
+    folder: Path, old: bytes, new: bytes, line: int, text: str
+) -> None:
+    edit(folder, old, new)
+    place = f"{folder / NAME}:{line}: " if line else f"{folder / NAME}: "
+    problems = said(lint(folder))
+    assert any(one.startswith(place) and text in one for one in problems), problems
+    assert all(one.count(NAME) == 1 for one in problems)
+
+
+def test_a_patch_without_why_text(folder: Path) -> None:
+    text = (folder / NAME).read_bytes()
+    head, _, rest = text.partition(b"\n\n")
+    (folder / NAME).write_bytes(head + b"\n\nBase: " + rest.partition(b"\n\nBase: ")[2])
+    assert [one for one in said(lint(folder)) if "why-text" in one]
+
+
+def test_a_patch_is_listed_once_is_there_and_is_not_left_over(folder: Path) -> None:
+    listed = folder / "series"
+    for text, expected in (
+        (f"{NAME}\n{NAME}\n", "is listed twice"),
+        (f"{NAME}\nnone.patch\n", "lists none.patch, which is not there"),
+        ("", "it lists no patch"),
+        ("# nothing\n", f"{NAME}: no line of the series file names it"),
+    ):
+        listed.write_text(text)
+        assert any(expected in one for one in said(lint(folder))), text
+    listed.unlink()
+    assert any("series is missing" in one for one in said(lint(folder)))
+
+
+def test_a_leftover_of_patch_in_a_patch(folder: Path) -> None:
+    leftover = (
+        "diff --git a/vllm/x.py.rej b/vllm/x.py.rej\nnew file mode 100644\n"
+        f"index {'0' * 40}..7898192261678b10d1438c1a8a8b7d2a2b7b3d9e\n"
+        "--- /dev/null\n+++ b/vllm/x.py.rej\n@@ -0,0 +1 @@\n+a\n"
+    )
+    with (folder / NAME).open("a") as patch:
+        patch.write(leftover)
+    assert any("x.py.rej" in one for one in said(lint(folder)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        (b"async_scheduler:Async", b"no_scheduler:Async", "there is no vllm/v1/core/sched/no_"),
+        (b":AsyncScheduler._upd", b":AsyncScheduler._no", "there is no AsyncScheduler._no"),
+        (b"(self, scheduler_output)", b"(self)", "is (self, scheduler_output), not (self)"),
+        (b"..ae0868a0", b"..be0868a0", "the patch was edited by hand"),
+        (b"<module>", b"Scheduler", "section heading 'Scheduler', but it changes <module>"),
+        (b"new_step_starts()\n", b"new_steps()\n", "drifted on its base"),
+    ],
+)
+def test_a_lie_about_the_base_is_found_out(
+    folder: Path, stock: Stock, old: bytes, new: bytes, text: str
+) -> None:
+    base = find_tree(stock("0.33.0"))
+    assert lint(folder, base.read, "0.33.0").problems == ()
+    edit(folder, old, new)
+    report = lint(folder, base.read, "0.33.0")
+    assert any(text in one for one in said(report)), said(report)
+
+
+def test_another_release_is_no_base(folder: Path, stock: Stock) -> None:
+    report = lint(folder, find_tree(stock("0.32.0")).read, "0.32.0")
+    assert (report.base, report.problems) == (None, ())
