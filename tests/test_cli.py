@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -579,10 +580,8 @@ def test_a_folder_without_any_series_is_no_success(tmp_path: Path, command: str)
     assert "holds no series" in told.err
 
 
-def test_no_color_is_obeyed_on_a_terminal(installed: Path) -> None:
-    script = shutil.which("script")
-    if script is None:
-        pytest.skip("script(1) is not installed, so there is no terminal to write to")
+def test_no_color_is_obeyed_on_a_terminal(installed: Path, oracle: Callable[[str], str]) -> None:
+    script = oracle("script")
 
     def on_terminal(**env: str) -> str:
         line = f"{sys.executable} -m vllm_series apply --diff --target {installed}"
