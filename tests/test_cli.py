@@ -402,6 +402,42 @@ def test_list_marks_what_is_applied(installed: Path) -> None:
     )
 
 
+def test_list_marks_no_patch_of_that_name_with_another_text(installed: Path) -> None:
+    run("apply", "--target", installed)
+    told = run("list", "--series", "vllm-0.32", "--target", installed)
+    assert told.out.startswith("   vllm-0.32  dynwidth.patch  dynwidth:")
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--diff"])
+def test_dry_run_and_diff_of_revert_write_nothing(installed: Path, option: str) -> None:
+    run("apply", "--target", installed)
+    before = everything(installed)
+    told = run("revert", option, "--target", installed)
+    assert told.code == 0
+    assert everything(installed) == before
+    if option == "--dry-run":
+        assert told.out == "dynwidth.patch  would be reverted\n"
+    else:
+        taken_out = [line for line in told.out.splitlines() if line.startswith("-")]
+        assert "-            dynamic_width.cap(self.running)" in taken_out
+        assert f"--- a/{ADDED}" in taken_out
+        assert not [line for line in told.out.splitlines() if line[:1] == "+" and "+++" not in line]
+
+
+def test_a_file_that_never_compiled_is_said_and_let_pass(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "vllm").mkdir(parents=True)
+    (tree / "vllm" / "odd.py").write_text("print 'two'\nx = 1\n")
+    (tmp_path / "p.diff").write_text(
+        "--- a/vllm/odd.py\n+++ b/vllm/odd.py\n@@ -1,2 +1,2 @@\n print 'two'\n-x = 1\n+x = 2\n"
+    )
+    told = run("apply", "--patch", tmp_path / "p.diff", "--target", tree)
+    assert told.code == 0
+    assert "vllm/odd.py:1 does not compile" in told.err
+    assert "it did not before either" in told.err
+    assert (tree / "vllm" / "odd.py").read_text().endswith("x = 2\n")
+
+
 def test_show_prints_why_and_diff(tmp_path: Path) -> None:
     told = run("show", "dynwidth")
     assert told.code == 0

@@ -35,10 +35,12 @@ def command(
     quiet: bool,
     verbose: bool,
 ) -> int:
-    """The patches of a series, in order; `+` marks those that are applied.
+    """The patches of a series, in order; `+` marks those that are applied with this very text.
 
     With a tree, the series that fits it. Without one, and without --series, every series.
     """
+    import hashlib
+
     from vllm_series.parse import parse
     from vllm_series.report import as_json as rendered
     from vllm_series.report import table
@@ -54,13 +56,13 @@ def command(
         chosen = [chosen_folder(series_dir, series_name, version)]
     else:
         chosen = every_folder(series_dir)
-    applied = {patch.name for patch in stack.patches}
+    applied = {(patch.name, patch.sha256) for patch in stack.patches}
     value: list[dict[str, Any]] = []
     rows = []
     for folder in chosen:
         for entry in load(folder).entries:
             patch = parse(entry.text, entry.name)
-            is_applied = entry.name in applied
+            is_applied = (entry.name, hashlib.sha256(entry.text).hexdigest()) in applied
             value.append(
                 {
                     "series": folder.name,
