@@ -75,6 +75,25 @@ def test_full_revert_brings_everything_back_to_the_byte(tree: DiskTree) -> None:
     assert snapshot(tree.root) == before
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"vllm/{'n' * 240}.py",
+        "vllm/__init__.py/under_a_file.py",
+        "vllm/a\nb.py",
+        "vllm/a\\b.py",
+        "vllm/.envs.py.vllm-series-new",
+        "vllm/.envs.py.vllm-series-old",
+    ],
+)
+def test_a_name_that_cannot_be_had_leaves_everything_as_it_was(tree: DiskTree, path: str) -> None:
+    before = snapshot(tree.root)
+    wanted = FileStep("vllm/envs.py", tree.read("vllm/envs.py"), b"x = 1\n")
+    with pytest.raises((RefusedError, EnvironmentRefusedError)):
+        apply(tree, [PatchStep("name.patch", b"text", (wanted, FileStep(path, None, b"x = 1\n")))])
+    assert snapshot(tree.root) == before
+
+
 def test_full_revert_of_a_bare_folder_leaves_no_trace(bare: DiskTree) -> None:
     before = snapshot(bare.root)
     apply(bare, steps(bare))

@@ -34,7 +34,7 @@ from vllm_series.content import (
     open_folder,
     write_file,
 )
-from vllm_series.errors import EnvironmentRefusedError, VllmSeriesError
+from vllm_series.errors import EnvironmentRefusedError, RefusedError, VllmSeriesError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,9 +86,15 @@ class Journal:
     def run(self, work: Work) -> None:
         """Do all of `work` or nothing.
 
-        Raises EnvironmentRefusedError where the disk does not allow it; the folder is then as it
-        was before.
+        Raises EnvironmentRefusedError where the disk does not allow it, RefusedError for a name
+        that the journal needs for itself; the folder is then as it was before.
         """
+        for path in [*work.creates, *work.puts, *work.removes]:
+            if path.endswith((NEW, OLD)):
+                raise RefusedError(
+                    f"{path} is named as the files that a change keeps beside its targets. "
+                    "Leave it out of the patch."
+                )
         for path in [*work.creates, *(path for path, _ in work.makes)]:
             if os.path.lexists(self._root / path):
                 raise EnvironmentRefusedError(
@@ -239,20 +245,20 @@ class Journal:
             if committed and not os.path.lexists(fresh):
                 with contextlib.suppress(FileNotFoundError):
                     old.rename(place)
-            old.unlink(missing_ok=True)
-            fresh.unlink(missing_ok=True)
+            _drop(old)
+            _drop(fresh)
         for path in names["removes"]:
             place = self._root / path
             old = _beside(place, OLD)
             if not os.path.lexists(place):
                 with contextlib.suppress(FileNotFoundError):
                     old.rename(place)
-            old.unlink(missing_ok=True)
+            _drop(old)
         if committed:
             for path in names["fresh"]:
-                (self._root / path).unlink(missing_ok=True)
+                _drop(self._root / path)
         for path in names["creates"]:
-            (self._root / path).unlink(missing_ok=True)
+            _drop(self._root / path)
         for path in reversed(names["makes"]):
             with contextlib.suppress(OSError):
                 (self._root / path).rmdir()
@@ -289,6 +295,15 @@ class Journal:
 
 def _beside(place: Path, suffix: str) -> Path:
     return place.with_name(f".{place.name}{suffix}")
+
+
+def _drop(place: Path) -> None:
+    """Remove what may not be there, as under a name that the file system could never have held."""
+    try:
+        place.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno not in (errno.ENAMETOOLONG, errno.ENOTDIR):
+            raise
 
 
 def _keep(place: Path) -> None:

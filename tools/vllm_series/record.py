@@ -14,7 +14,7 @@ from base64 import urlsafe_b64encode
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from vllm_series.errors import EnvironmentRefusedError
+from vllm_series.errors import EnvironmentRefusedError, RefusedError
 from vllm_series.stack import FileState, saved_files
 
 if TYPE_CHECKING:
@@ -155,6 +155,11 @@ def _line(path: str, columns: Fields, ending: str) -> bytes:
 
     from installer.records import RecordEntry
 
+    if any(mark in path for mark in "\n\r\\"):
+        raise RefusedError(
+            f"{path!r} cannot be listed in RECORD, so no uninstall would find it. "
+            "Leave it out of the patch."
+        )
     text = io.StringIO()
     row = RecordEntry.from_elements(path, *columns).to_row()
     csv.writer(text, lineterminator=ending).writerow(row)
