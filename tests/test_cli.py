@@ -519,6 +519,8 @@ def test_doctor_finds_nothing_wrong_and_then_what_is(installed: Path) -> None:
         (("list", "--series", "vllm-9.9"), 1, "no series vllm-9.9"),
         (("list", "--series-dir", "/nowhere"), 1, "no series folder"),
         (("revert", "--top", "0"), 2, "--top"),
+        (("apply", "--json", "--diff"), 2, "two forms of output"),
+        (("revert", "--json", "--diff"), 2, "two forms of output"),
     ],
 )
 def test_wrong_words_get_a_clear_error(words: tuple[str, ...], code: int, expected: str) -> None:

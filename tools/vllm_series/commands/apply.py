@@ -17,6 +17,7 @@ from vllm_series.commands.options import (
     json_option,
     loudness_options,
     opened,
+    refuse_two_forms,
     series_options,
     tree_options,
     waiting,
@@ -85,6 +86,7 @@ def command(
         raise UsageError("--reverse and --exclude go with --patch. Give the diff with it.")
     if patch_files and series_name is not None:
         raise UsageError("--patch and --series are two sources of patches. Give one of them.")
+    refuse_two_forms(as_json, show_diff)
     tree = opened(target, python)
     # Planned and written under one lock: whoever waits for another process plans on what it left.
     with transaction.opened(tree, waiting) as held:

@@ -79,6 +79,12 @@ def dry_run_options(function: _F) -> _F:
     return dry_run(diff(function))
 
 
+def refuse_two_forms(as_json: bool, show_diff: bool) -> None:
+    """Output is JSON or a diff; raises UsageError where both are asked for."""
+    if as_json and show_diff:
+        raise UsageError("--json and --diff are two forms of output. Give one of them.")
+
+
 def opened(target: Path | None, python: str | None) -> DiskTree:
     """The tree that the options mean; what an interrupted command left there is settled first,
     whatever the command is."""

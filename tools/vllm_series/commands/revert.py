@@ -11,6 +11,7 @@ from vllm_series.commands.options import (
     json_option,
     loudness_options,
     opened,
+    refuse_two_forms,
     tree_options,
     waiting,
 )
@@ -45,6 +46,7 @@ def command(
     It goes by what was kept when they were applied, so the series may have changed since. A file
     that was edited by hand since is never overwritten: the edit is shown and nothing is done.
     """
+    refuse_two_forms(as_json, show_diff)
     tree = opened(target, python)
     stack = read_stack(tree)
     if top is not None and top > len(stack.patches):
