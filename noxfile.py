@@ -164,19 +164,23 @@ def install_project(session: nox.Session, *groups: str) -> None:
 
 
 def fresh_environment(session: nox.Session, requirement: str) -> Path:
-    """A new environment that holds one wheel and nothing else."""
+    """A new environment that holds one wheel and nothing else.
+
+    vLLM from 0.32 on asks for Python 3.11; none of it is imported here, so 3.10 does too.
+    """
     target = Path(session.create_tmp()) / "target"
     shutil.rmtree(target, ignore_errors=True)
     if session.venv_backend == "uv":
         session.run("uv", "venv", "--quiet", "--python", sys.executable, str(target), external=True)
         session.run(
             "uv", "pip", "install", "--quiet", "--no-deps", "--python", str(target / "bin/python"),
+            *(() if sys.version_info >= (3, 11) else ("--python-version", "3.11")),
             requirement, external=True,
         )  # fmt: skip
     else:
         session.run("python", "-m", "venv", "--without-pip", str(target))
         session.run(
             "python", "-m", "pip", "--python", str(target / "bin/python"), "install", "--quiet",
-            "--no-deps", "--disable-pip-version-check", requirement,
+            "--no-deps", "--ignore-requires-python", "--disable-pip-version-check", requirement,
         )  # fmt: skip
     return target

@@ -79,13 +79,20 @@ def _fetch(base: Path, pointer: Path, distribution: str, version: str) -> Path:
 
 def install_into(folder: Path, requirement: str) -> None:
     """Unpack one wheel, without its dependencies, into `folder`; retries, then says what is out of
-    reach."""
+    reach.
+
+    vLLM from 0.32 on asks for Python 3.11; none of it is imported here, so 3.10 does too.
+    """
     uv = shutil.which("uv")
     command = (
         [uv, "pip", "install", "--quiet", "--python", sys.executable]
         if uv
         else [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     )
+    if not uv:
+        command.append("--ignore-requires-python")
+    elif sys.version_info < (3, 11):
+        command += ["--python-version", "3.11"]
     command += ["--no-deps", "--target", str(folder), requirement]
     for attempt in range(1, _ATTEMPTS + 1):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
