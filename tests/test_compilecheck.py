@@ -31,7 +31,7 @@ def other_python() -> tuple[Path, tuple[int, int]]:
     """A Python that differs from this one in whether it knows `def f[T]`, new in 3.12.
 
     Any that uv or pyenv know or that is on PATH. On a machine with a single Python it is that one,
-    asked from outside as any other, and only the difference in syntax goes unseen.
+    asked from outside as any other; what needs the difference is skipped then.
     """
     wanted = ("3.11", "3.10") if HERE >= (3, 12) else ("3.12", "3.13", "3.14")
     candidates: list[str | Path] = []
@@ -121,6 +121,8 @@ def test_nothing_runs_and_no_warning_is_shown(tree: DiskTree, tmp_path: Path) ->
 
 def test_the_syntax_is_that_of_the_target() -> None:
     python, version = other_python()
+    if (version >= (3, 12)) == (HERE >= (3, 12)):
+        pytest.skip("no Python on the other side of 3.12 is here; get one from uv or your system")
     newer = b"def f[T](x: T) -> T:\n    return x\n"
     for tree in (
         tree_for(Path("/"), python, version),
