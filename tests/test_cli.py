@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from conftest import Stock
+from vllm_series import transaction
+from vllm_series.environments import find_tree
+from vllm_series.lock import shared
 
 SERIES = Path(__file__).resolve().parents[1] / "series"
 SCHEDULER = "vllm/v1/core/sched/scheduler.py"
@@ -552,6 +555,24 @@ def test_no_command_prints_the_help() -> None:
     assert "Commands:" in told.out + told.err
     for command in ("status", "apply", "revert", "verify", "lint", "doctor", "completion"):
         assert run(command, "--help").code == 0
+
+
+@pytest.mark.parametrize("command", ["status", "verify", "list"])
+def test_who_looks_waits_for_who_writes_and_for_nobody_else(installed: Path, command: str) -> None:
+    tree = find_tree(installed)
+    words = [sys.executable, "-m", "vllm_series", command, "--target", str(installed)]
+    with transaction.opened(tree):
+        looking = subprocess.Popen(
+            words, cwd=SERIES.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        assert looking.stderr is not None
+        assert b"waiting for another vllm-series" in looking.stderr.readline()
+        assert looking.poll() is None
+    looking.communicate()
+    assert looking.returncode == 0
+    release = shared(tree)
+    assert run(command, "--target", installed).err == ""
+    release()
 
 
 @pytest.mark.parametrize("reader", ["head -n 0", "head -n 1"])

@@ -1,4 +1,4 @@
-"""One writer at a time: an exclusive lock on a tree that leaves nothing behind.
+"""One writer at a time, and no reader meanwhile: a lock on a tree that leaves nothing behind.
 
 The lock is `flock` on the folder that holds the state (the dist-info, or the root of a bare tree).
 A folder can be locked without write permission, so status and verify work on a read-only tree, no
@@ -24,15 +24,30 @@ if TYPE_CHECKING:
 @contextmanager
 def exclusive(tree: DiskTree, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
     """Hold the tree alone; where another process holds it, call `waiting` once and wait."""
-    folder = tree.distribution.dist_info if tree.distribution else tree.root
-    descriptor = _locked(folder, waiting)
+    descriptor = _locked(_folder(tree), fcntl.LOCK_EX, waiting)
     try:
         yield
     finally:
         os.close(descriptor)
 
 
-def _locked(folder: Path, waiting: Callable[[str], None] | None) -> int:
+def shared(tree: DiskTree, waiting: Callable[[str], None] | None = None) -> Callable[[], None]:
+    """Keep writers out while others may read too; what it gives ends that.
+
+    Where a tree cannot be locked it is read all the same.
+    """
+    try:
+        descriptor = _locked(_folder(tree), fcntl.LOCK_SH, waiting)
+    except EnvironmentRefusedError:
+        return lambda: None
+    return lambda: os.close(descriptor)
+
+
+def _folder(tree: DiskTree) -> Path:
+    return tree.distribution.dist_info if tree.distribution else tree.root
+
+
+def _locked(folder: Path, kind: int, waiting: Callable[[str], None] | None) -> int:
     while True:
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -42,12 +57,12 @@ def _locked(folder: Path, waiting: Callable[[str], None] | None) -> int:
             ) from error
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 if waiting:
                     waiting(f"waiting for another vllm-series that works on {folder.parent}")
                     waiting = None
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                fcntl.flock(descriptor, kind)
             if _is_still(folder, descriptor):
                 return descriptor
         except OSError as error:

@@ -10,8 +10,8 @@ from vllm_series.commands.options import (
     chosen_folder,
     every_folder,
     json_option,
+    looked_at,
     loudness_options,
-    opened,
     series_options,
     tree_options,
 )
@@ -45,7 +45,7 @@ def command(
 
     read = version = None
     if target is not None or python is not None:
-        tree = opened(target, python)
+        tree = looked_at(target, python)
         if read_stack(tree):
             raise RefusedError(f"{tree.label} is patched. Run vllm-series revert first.")
         read, version = tree.read, tree.version

@@ -11,8 +11,8 @@ from vllm_series.commands.options import (
     chosen_folder,
     every_folder,
     json_option,
+    looked_at,
     loudness_options,
-    opened,
     series_options,
     tree_options,
 )
@@ -47,7 +47,7 @@ def command(
 
     stack, version = Stack(), None
     try:
-        tree = opened(target, python)
+        tree = looked_at(target, python)
         stack, version = read_stack(tree), tree.version
     except EnvironmentRefusedError:
         if target is not None or python is not None:

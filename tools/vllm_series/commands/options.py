@@ -99,6 +99,22 @@ def opened(target: Path | None, python: str | None) -> DiskTree:
     return tree
 
 
+def looked_at(target: Path | None, python: str | None) -> DiskTree:
+    """The same for a command that only looks: no other process changes the tree until it ends."""
+    from vllm_series.lock import shared
+    from vllm_series.transaction import is_interrupted
+
+    tree = opened(target, python)
+    release = shared(tree, waiting)
+    if is_interrupted(tree):
+        # By a process that was cut off between the two lines above.
+        release()
+        tree = opened(target, python)
+        release = shared(tree, waiting)
+    click.get_current_context().call_on_close(release)
+    return tree
+
+
 def waiting(message: str) -> None:
     """Said once when another process holds the tree."""
     click.echo(f"vllm-series: {message}", err=True)

@@ -10,8 +10,8 @@ import click
 from vllm_series.commands.options import (
     chosen_series,
     json_option,
+    looked_at,
     loudness_options,
-    opened,
     series_options,
     tree_options,
 )
@@ -45,7 +45,7 @@ def command(
     from vllm_series.release import fingerprint
     from vllm_series.verify import verify
 
-    tree = opened(target, python)
+    tree = looked_at(target, python)
     stack = read_stack(tree)
     differences = verify(tree)
     series, unserved = _series(series_dir, series_name, tree)
