@@ -405,6 +405,62 @@ def test_list_marks_what_is_applied(installed: Path) -> None:
     )
 
 
+def interrupted(site: Path) -> Path:
+    """A journal as a command leaves it that is killed while it prepares."""
+    place = site / "vllm-0.33.0.dist-info" / "vllm-series.prepare"
+    keys = ("makes", "creates", "puts", "fresh", "removes", "clears", "discards")
+    place.write_text(json.dumps({"schema": 1, **{key: [] for key in keys}}))
+    return place
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["status", "list", "verify", "apply", "apply --dry-run", "revert", "revert --dry-run", "lint"],
+)
+def test_any_command_settles_what_was_cut_off(installed: Path, words: str) -> None:
+    journal = interrupted(installed)
+    told = run(*words.split(), "--target", installed)
+    assert told.code == 0, told.err
+    assert "interrupted change" in told.err
+    assert not journal.exists()
+
+
+def test_doctor_tells_of_what_was_cut_off_and_leaves_it(installed: Path) -> None:
+    journal = interrupted(installed)
+    told = run("doctor", "--target", installed)
+    assert told.code == 1
+    assert "a change was cut off" in told.out
+    assert journal.exists()
+
+
+def test_a_series_that_lost_an_applied_patch_asks_for_a_revert_first(
+    installed: Path, series: Path
+) -> None:
+    folder = series / "vllm-0.33"
+    (folder / "more.patch").write_text(
+        "--- /dev/null\n+++ b/vllm/more.py\n@@ -0,0 +1 @@\n+MORE = 1\n"
+    )
+    (folder / "series").write_text("dynwidth.patch\nmore.patch\n")
+    words = ("apply", "--series-dir", series, "--target", installed)
+    assert run(*words).code == 0
+    before = everything(installed)
+    (folder / "series").write_text("dynwidth.patch\n")
+    told = run(*words)
+    assert told.code == 1
+    assert "more.patch is applied, but vllm-0.33 does not list it" in told.err
+    assert everything(installed) == before
+
+
+def test_what_the_system_refuses_is_exit_3(series: Path) -> None:
+    patch = series / "vllm-0.33" / "dynwidth.patch"
+    patch.unlink()
+    patch.symlink_to(patch)
+    told = run("show", "dynwidth", "--series", "vllm-0.33", "--series-dir", series)
+    assert told.code == 3
+    assert str(patch) in told.err
+    assert "Traceback" not in told.err
+
+
 def test_list_marks_no_patch_of_that_name_with_another_text(installed: Path) -> None:
     run("apply", "--target", installed)
     told = run("list", "--series", "vllm-0.32", "--target", installed)

@@ -100,6 +100,13 @@ def test_the_folder_where_the_command_was_started_is_no_installation(
 ) -> None:
     monkeypatch.chdir(stock("0.32.0"))
     assert find_tree(python=str(python(environment))).version == "0.33.0"
+    # `python -m` puts that folder in front of the standard library.
+    library = [entry for entry in sys.path if (Path(entry) / "os.py").is_file()]
+    paths = [str(Path.cwd()), *library, str(site_packages(environment))]
+    monkeypatch.setattr(sys, "path", paths)
+    assert find_tree().version == "0.33.0"
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+    assert find_tree().version == "0.32.0"
 
 
 def test_an_installation_is_found_from_inside_its_own_folder(

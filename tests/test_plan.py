@@ -432,3 +432,10 @@ def test_tree_is_read_once_a_path() -> None:
     text = change(X, edit(X, 5))
     make_plan([parse(text, "0"), parse(change(edit(X, 5), edit(X, 5, 6)), "1")], read)
     assert reads == ["vllm/a.py"]
+
+
+def test_two_diffs_of_a_file_that_undo_each_other_are_an_error() -> None:
+    there, back = change(X, edit(X, 5)), change(edit(X, 5), X)
+    (planned,) = plan(TREE, there + back).patches
+    assert planned.refused
+    assert planned.reason == "it leaves every file as it is"
