@@ -176,6 +176,12 @@ def test_a_padded_first_step_is_no_evidence(patched: Path) -> None:
     assert average(request) is None
 
 
+def test_a_step_without_drafts_is_no_evidence(patched: Path) -> None:
+    request = a_request()
+    policy(patched).observe(request, 0, 0)
+    assert average(request) is None
+
+
 # The knobs
 
 
