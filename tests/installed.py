@@ -247,7 +247,18 @@ def texts(tree: DiskTree, *paths: str) -> list[bytes]:
 
 
 def without_privileges(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run Python code in a process whose permissions count, also where the tests run as root.
+    """Run Python code in a process whose permissions count, also where the tests run as root."""
+    return subprocess.run(
+        [*unprivileged(), sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{TOOLS}{os.pathsep}{Path(__file__).parent}"},
+    )
+
+
+def unprivileged() -> tuple[str, ...]:
+    """The start of a command line that runs the rest of it without any privilege.
 
     Root passes permission bits by capability; a process without any is like everyone else, and
     still owns its files.
@@ -260,12 +271,6 @@ def without_privileges(code: str, *arguments: str | Path) -> subprocess.Complete
         "    for cap in range(last + 1):\n"
         "        assert libc.prctl(24, cap, 0, 0, 0) == 0, cap\n"
         "    libc.prctl(47, 4, 0, 0, 0)\n"
-        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
+        "os.execvp(sys.argv[1], sys.argv[1:])\n"
     )
-    return subprocess.run(
-        [sys.executable, "-c", drop, "-c", code, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": f"{TOOLS}{os.pathsep}{Path(__file__).parent}"},
-    )
+    return (sys.executable, "-c", drop)

@@ -8,66 +8,21 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from commandline import ADDED, SCHEDULER, SERIES, copied, everything, run
 from conftest import Stock
 from vllm_series import transaction
 from vllm_series.environments import find_tree
 from vllm_series.lock import shared
-
-SERIES = Path(__file__).resolve().parents[1] / "series"
-SCHEDULER = "vllm/v1/core/sched/scheduler.py"
-ADDED = "vllm/v1/core/sched/dynamic_width.py"
-
-
-@dataclass
-class Ran:
-    """One run of the command."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> dict[str, object]:
-        value: dict[str, object] = json.loads(self.out)
-        assert value["schema"] == 1
-        return value
-
-
-def run(*words: str | Path, cwd: Path | None = None, stdin: bytes = b"", **env: str) -> Ran:
-    done = subprocess.run(
-        [sys.executable, "-m", "vllm_series", *map(str, words)],
-        cwd=cwd or SERIES.parent,
-        input=stdin,
-        capture_output=True,
-        check=False,
-        env={**os.environ, **env},
-    )
-    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
-
-
-def everything(tree: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()
-    }
 
 
 @pytest.fixture
 def installed(stock: Stock, tmp_path: Path) -> Path:
     """What the tool touches of an installed 0.33.0: the scheduler's folder and the dist-info."""
     return copied(stock("0.33.0"), tmp_path / "site-packages")
-
-
-def copied(source: Path, site: Path) -> Path:
-    shutil.copytree(source / "vllm/v1/core/sched", site / "vllm/v1/core/sched")
-    for name in ("vllm/__init__.py", "vllm/_version.py"):
-        shutil.copy2(source / name, site / name)
-    info = next(source.glob("*.dist-info"))
-    shutil.copytree(info, site / info.name)
-    return site
 
 
 @pytest.fixture

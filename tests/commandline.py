@@ -1,0 +1,64 @@
+"""The command as a process, and the trees that its tests give it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+SERIES = Path(__file__).resolve().parents[1] / "series"
+SCHEDULER = "vllm/v1/core/sched/scheduler.py"
+ADDED = "vllm/v1/core/sched/dynamic_width.py"
+
+
+@dataclass
+class Ran:
+    """One run of the command."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> dict[str, object]:
+        value: dict[str, object] = json.loads(self.out)
+        assert value["schema"] == 1
+        return value
+
+
+def run(
+    *words: str | Path,
+    cwd: Path | None = None,
+    stdin: bytes = b"",
+    inside: tuple[str, ...] = (),
+    **env: str,
+) -> Ran:
+    """Run the command; `inside` is the start of a command line that runs it in turn."""
+    done = subprocess.run(
+        [*inside, sys.executable, "-m", "vllm_series", *map(str, words)],
+        cwd=cwd or SERIES.parent,
+        input=stdin,
+        capture_output=True,
+        check=False,
+        env={**os.environ, **env},
+    )
+    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def everything(tree: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()
+    }
+
+
+def copied(source: Path, site: Path) -> Path:
+    """What the tool touches of an unpacked release: the scheduler's folder and the dist-info."""
+    shutil.copytree(source / "vllm/v1/core/sched", site / "vllm/v1/core/sched")
+    for name in ("vllm/__init__.py", "vllm/_version.py"):
+        shutil.copy2(source / name, site / name)
+    info = next(source.glob("*.dist-info"))
+    shutil.copytree(info, site / info.name)
+    return site
