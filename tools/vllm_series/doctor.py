@@ -15,7 +15,7 @@ from pathlib import Path
 from vllm_series import __version__
 from vllm_series.environments import find_tree
 from vllm_series.errors import VllmSeriesError
-from vllm_series.series import Series
+from vllm_series.series import Series, chosen_series
 from vllm_series.stack import Stack, read_stack
 from vllm_series.transaction import is_interrupted
 from vllm_series.trees import PACKAGE, DiskTree
@@ -120,7 +120,6 @@ def _differences(tree: DiskTree) -> Iterator[Check]:
 def _series(
     tree: DiskTree, stack: Stack, series_dir: Path | None, name: str | None
 ) -> Iterator[Check]:
-    from vllm_series.commands.options import chosen_series
     from vllm_series.parse import parse
 
     try:

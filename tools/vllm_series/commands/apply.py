@@ -12,7 +12,6 @@ import click
 
 from vllm_series import transaction
 from vllm_series.commands.options import (
-    chosen_series,
     dry_run_options,
     json_option,
     loudness_options,
@@ -24,7 +23,7 @@ from vllm_series.commands.options import (
 )
 from vllm_series.commands.progress import Progress
 from vllm_series.errors import PatchFormatError, RefusedError, UsageError
-from vllm_series.series import Entry
+from vllm_series.series import Entry, chosen_series
 from vllm_series.stack import Stack, read_stack
 from vllm_series.trees import DiskTree
 

@@ -7,14 +7,13 @@ from pathlib import Path
 import click
 
 from vllm_series.commands.options import (
-    chosen_folder,
-    every_folder,
     json_option,
     looked_at,
     loudness_options,
     series_options,
     tree_options,
 )
+from vllm_series.series import chosen_folder, every_folder
 
 
 @click.command("lint")

@@ -8,8 +8,6 @@ from typing import Any
 import click
 
 from vllm_series.commands.options import (
-    chosen_folder,
-    every_folder,
     json_option,
     looked_at,
     loudness_options,
@@ -17,7 +15,7 @@ from vllm_series.commands.options import (
     tree_options,
 )
 from vllm_series.errors import EnvironmentRefusedError
-from vllm_series.series import load
+from vllm_series.series import chosen_folder, every_folder, load
 from vllm_series.stack import Stack, read_stack
 
 

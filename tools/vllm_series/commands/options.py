@@ -11,7 +11,7 @@ import click
 
 from vllm_series.environments import find_tree
 from vllm_series.errors import SeriesError, UsageError
-from vllm_series.series import SERIES_FILE, Series, folder_for, folders, load
+from vllm_series.series import folders, series_folder
 from vllm_series.trees import DiskTree
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -118,56 +118,6 @@ def looked_at(target: Path | None, python: str | None) -> DiskTree:
 def waiting(message: str) -> None:
     """Said once when another process holds the tree."""
     click.echo(f"vllm-series: {message}", err=True)
-
-
-def series_folder(series_dir: Path | None) -> Path:
-    """The folder of the series: as given, else the nearest `series/` here or above."""
-    if series_dir is not None:
-        if not series_dir.is_dir():
-            raise SeriesError(f"no series folder: {series_dir}. Name one with --series-dir.")
-        return series_dir
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        candidate = folder / "series"
-        if candidate.is_dir() and any(path.is_dir() for path in candidate.glob("vllm-*")):
-            return candidate
-    raise SeriesError(f"no series folder: none in {here} or above. Name one with --series-dir.")
-
-
-def every_folder(series_dir: Path | None) -> list[Path]:
-    """All series of the folder of the series, or the one that it is itself; never none."""
-    base = series_folder(series_dir)
-    found = [base] if (base / SERIES_FILE).is_file() else folders(base)
-    if not found:
-        raise SeriesError(f"{base} holds no series: no vllm-0.33 or the like.")
-    return found
-
-
-def chosen_folder(series_dir: Path | None, name: str | None, version: str | None) -> Path:
-    """The series that `--series` names, else the one that fits the version of the tree.
-
-    A `--series-dir` that holds a `series` file itself is that series.
-    """
-    base = series_folder(series_dir)
-    if (base / SERIES_FILE).is_file():
-        if name is not None:
-            raise UsageError(f"{base} is a series itself. Leave --series out.")
-        return base
-    if name is not None:
-        for folder in (base / name, base / f"vllm-{name}"):
-            if folder.is_dir():
-                return folder
-        known = ", ".join(path.name for path in folders(base)) or "none"
-        raise SeriesError(f"no series {name} in {base}: it has {known}. Name one that it has.")
-    if version is None:
-        raise SeriesError(
-            "the version of this tree is not known, so no series fits. Name one with --series."
-        )
-    return folder_for(base, version)
-
-
-def chosen_series(series_dir: Path | None, name: str | None, version: str | None) -> Series:
-    return load(chosen_folder(series_dir, name, version))
 
 
 def _complete_series(_context: click.Context, _option: click.Parameter, word: str) -> list[str]:

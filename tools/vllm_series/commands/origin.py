@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vllm_series.commands.options import series_folder
 from vllm_series.errors import SeriesError
-from vllm_series.series import SERIES_FILE
+from vllm_series.series import SERIES_FILE, series_folder
 from vllm_series.trees import DiskTree
 
 

@@ -7,13 +7,11 @@ from pathlib import Path
 import click
 
 from vllm_series.commands.options import (
-    chosen_folder,
     json_option,
-    series_folder,
     series_options,
 )
 from vllm_series.errors import SeriesError
-from vllm_series.series import folders, load
+from vllm_series.series import chosen_folder, folders, load, series_folder
 
 
 @click.command("show")

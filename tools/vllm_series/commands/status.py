@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from vllm_series.commands.options import (
-    chosen_series,
     json_option,
     looked_at,
     loudness_options,
@@ -17,7 +16,7 @@ from vllm_series.commands.options import (
 )
 from vllm_series.commands.origin import origin_of
 from vllm_series.errors import SeriesError
-from vllm_series.series import Entry, Series
+from vllm_series.series import Entry, Series, chosen_series
 from vllm_series.stack import Stack, read_stack
 from vllm_series.trees import DiskTree
 
