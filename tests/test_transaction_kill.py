@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from installed import TOOLS, one_step, part_of, snapshot, steps, without_privileges
 from vllm_series.errors import EnvironmentRefusedError
 from vllm_series.stack import read_stack, state_path
-from vllm_series.transaction import apply, opened, recover
+from vllm_series.transaction import apply, opened, recover, revert
 from vllm_series.trees import DiskTree
 from vllm_series.verify import verify
 
@@ -64,6 +65,87 @@ def test_a_process_killed_by_signal_leaves_no_lock(stock: Stock, tmp_path: Path)
     assert done.returncode == -9
     with opened(tree, waiting=pytest.fail):
         pass
+
+
+KILLED_WHILE_COMMITTING = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from installed import steps
+from vllm_series.environments import find_tree
+from vllm_series.transaction import apply
+
+left = int(sys.argv[2])
+rename = Path.rename
+
+def counting(self, target):
+    global left
+    if self.name.endswith(".vllm-series-new"):
+        if not left:
+            os._exit(9)
+        left -= 1
+    return rename(self, target)
+
+Path.rename = counting
+tree = find_tree(Path(sys.argv[1]))
+apply(tree, steps(tree))
+"""
+
+
+def killed_while_committing(tree: DiskTree, renamed: int) -> None:
+    """Apply three patches, killed when so many targets have their new content."""
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_WHILE_COMMITTING, tree.root, str(renamed), HARNESS.parent],
+        check=False,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(TOOLS)},
+    )
+    assert done.returncode == 9, done.stderr
+
+
+@pytest.mark.parametrize("renamed", range(5))
+def test_what_an_installer_put_there_after_a_kill_is_left_alone(
+    stock: Stock, tmp_path: Path, renamed: int
+) -> None:
+    """A reinstall replaces the files that RECORD lists and knows nothing of a journal."""
+    tree = small(stock, tmp_path / "tree")
+    before = snapshot(tree.root)
+    kept = tmp_path / "kept"
+    shutil.copytree(tree.root, kept)
+    killed_while_committing(tree, renamed)
+    for path in kept.rglob("*"):
+        if path.is_file():
+            place = tree.root / path.relative_to(kept)
+            place.unlink(missing_ok=True)
+            shutil.copy2(path, place)
+    assert recover(tree)
+    assert not recover(tree)
+    if not renamed:
+        # All targets hold what they held: nothing tells a reinstall, and the end is a whole one.
+        assert verify(tree) == []
+        assert len(revert(tree)) == 3
+    assert read_stack(tree).patches == ()
+    assert snapshot(tree.root) == before
+
+
+@pytest.mark.parametrize("renamed", range(5))
+def test_what_a_hand_changed_after_a_kill_is_kept_and_the_rest_goes_back(
+    stock: Stock, tmp_path: Path, renamed: int
+) -> None:
+    tree = small(stock, tmp_path / "tree")
+    before = snapshot(tree.root)
+    killed_while_committing(tree, renamed)
+    place = tree.root / "vllm/v1/core/sched/scheduler.py"
+    edited = place.read_bytes() + b"# by hand\n"
+    place.write_bytes(edited)
+    assert recover(tree)
+    assert read_stack(tree).patches == ()
+    after = snapshot(tree.root)
+    assert place.read_bytes() == edited
+    assert {path for path in before if after[path] != before[path]} == {
+        "vllm/v1/core/sched/scheduler.py"
+    }
+    assert after.keys() == before.keys()
 
 
 def leftover(tree: DiskTree) -> Path:

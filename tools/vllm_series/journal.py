@@ -10,7 +10,8 @@ The steps are those of any write-ahead log, on a folder instead of a database:
 3. Everything written is read back and compared; then the old contents are dropped and the journal
    removed.
 
-Killed before 2, the next command removes what `prepare` had made. Killed after, it finishes.
+Killed before 2, the next command removes what `prepare` had made. Killed after, it finishes, unless
+an installer or a hand has changed a target in between: then it goes back and leaves theirs alone.
 A failure that is not a kill (a target that cannot be replaced, a read-back that differs) renames
 the journal to `undo` and gives every target its old content back. Nothing is written in place:
 installers hard-link files from a cache that other environments share.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -111,9 +113,10 @@ class Journal:
             "schema": SCHEMA,
             "makes": [path for path, _ in work.makes],
             "creates": list(work.creates),
-            "puts": list(work.puts),
+            "puts": {path: _intended(content) for path, content in work.puts.items()},
             "fresh": [path for path in work.puts if not os.path.lexists(self._root / path)],
             "removes": work.removes,
+            "held": {path: digest_of(self._root / path) for path in self._existing(work)},
             "clears": work.clears,
             "discards": work.discards,
         }
@@ -131,7 +134,7 @@ class Journal:
             self._flush(replaced, flush_each)
         except BaseException:
             try:
-                self._undo(names)
+                self._undo(names, ours=True)
             except OSError as error:
                 raise _stuck(error, self._root) from error
             raise
@@ -139,8 +142,19 @@ class Journal:
         with contextlib.suppress(OSError):
             self._finish(names)
 
+    def _existing(self, work: Work) -> list[str]:
+        """The targets that are there before the change."""
+        return [
+            path
+            for path in (*work.puts, *work.removes)
+            if os.path.lexists(self._root / path) and (self._root / path).is_file()
+        ]
+
     def recover(self) -> bool:
         """Bring a change that was cut off to its end or its beginning; True if there was one.
+
+        Where an installer or a hand has changed a target in between, there is no end to go to: what
+        still holds our bytes gets its old content back, what holds others keeps them.
 
         Only for the holder of the lock. Raises EnvironmentRefusedError where the disk does not
         allow it.
@@ -151,15 +165,17 @@ class Journal:
             for state in ("undo", "commit", "prepare"):
                 if self._file(state).exists():
                     names = self._read(self._file(state))
-                    if state != "commit":
-                        self._undo(names)
-                        return True
-                    try:
-                        self._commit(names)
-                    except OSError:
-                        self._undo(names)
-                        raise
-                    self._finish(names)
+                    if state == "commit" and self._is_done(names):
+                        self._finish(names)
+                    elif state == "commit" and self._is_untouched(names):
+                        try:
+                            self._commit(names)
+                        except OSError:
+                            self._undo(names, ours=True)
+                            raise
+                        self._finish(names)
+                    else:
+                        self._undo(names, ours=False)
                     return True
             with contextlib.suppress(OSError):
                 self._file("new").unlink()
@@ -234,29 +250,61 @@ class Journal:
                 (self._root / path).rmdir()
         self._file("commit").unlink()
 
-    def _undo(self, names: dict[str, Any]) -> None:
-        """Give every target its old content back; `prepare` alone has changed none of them."""
+    def _is_done(self, names: dict[str, Any]) -> bool:
+        """Whether the change was read back already and only its tidying was cut off: that is what
+        drops old contents first."""
+        return any(
+            not os.path.lexists(_beside(self._root / path, NEW))
+            and not os.path.lexists(_beside(self._root / path, OLD))
+            for path in names["puts"]
+            if path not in names["fresh"]
+        )
+
+    def _is_untouched(self, names: dict[str, Any]) -> bool:
+        """Whether every target holds what it held before, or what it is to hold."""
+        for path, sha256 in names["puts"].items():
+            place = self._root / path
+            if not os.path.lexists(_beside(place, NEW)):
+                if not _holds(place, sha256):
+                    return False
+            elif path in names["fresh"]:
+                if os.path.lexists(place):
+                    return False
+            elif not _holds(place, names["held"][path]):
+                return False
+        return all(
+            not os.path.lexists(self._root / path)
+            or _holds(self._root / path, names["held"].get(path, ""))
+            for path in names["removes"]
+        )
+
+    def _undo(self, names: dict[str, Any], *, ours: bool) -> None:
+        """Give every target its old content back; `prepare` alone has changed none of them.
+
+        `ours` says that nobody else can have written since; otherwise a target is only given back
+        while it holds what this change put there.
+        """
         if self._file("commit").exists():
             self._file("commit").rename(self._file("undo"))
         committed = self._file("undo").exists()
-        for path in names["puts"]:
+        for path, sha256 in names["puts"].items():
             place = self._root / path
             fresh, old = _beside(place, NEW), _beside(place, OLD)
-            if committed and not os.path.lexists(fresh):
-                with contextlib.suppress(FileNotFoundError):
-                    old.rename(place)
+            if committed and not os.path.lexists(fresh) and (ours or _holds(place, sha256)):
+                if path in names["fresh"]:
+                    _drop(place)
+                else:
+                    with contextlib.suppress(FileNotFoundError):
+                        old.rename(place)
             _drop(old)
             _drop(fresh)
         for path in names["removes"]:
             place = self._root / path
             old = _beside(place, OLD)
-            if not os.path.lexists(place):
+            if not os.path.lexists(place) and (ours or not _is_compiled(path)):
                 with contextlib.suppress(FileNotFoundError):
                     old.rename(place)
             _drop(old)
-        if committed:
-            for path in names["fresh"]:
-                _drop(self._root / path)
         for path in names["creates"]:
             _drop(self._root / path)
         for path in reversed(names["makes"]):
@@ -269,6 +317,7 @@ class Journal:
             names: dict[str, Any] = json.loads(place.read_bytes())
             if names["schema"] != SCHEMA:
                 raise ValueError(f"form {names['schema']}")
+            names["puts"], names["held"] = dict(names["puts"]), dict(names.get("held", ()))
             for key in ("makes", "creates", "puts", "fresh", "removes", "clears", "discards"):
                 for path in names[key]:
                     if path.startswith("/") or ".." in path.split("/"):
@@ -291,6 +340,23 @@ class Journal:
         for folder in folders:
             with open_folder(folder) as descriptor:
                 os.fsync(descriptor)
+
+
+def _intended(content: Content) -> str:
+    """The hex SHA-256 of what a target is to hold."""
+    if content.sha256:
+        return content.sha256
+    source = content.source
+    return hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else digest_of(source)
+
+
+def _holds(place: Path, sha256: str) -> bool:
+    return place.is_file() and not place.is_symlink() and digest_of(place) == sha256
+
+
+def _is_compiled(path: str) -> bool:
+    """Whether it is bytecode, which an installer that came in between has made anew or dropped."""
+    return path.endswith(".pyc")
 
 
 def _beside(place: Path, suffix: str) -> Path:
