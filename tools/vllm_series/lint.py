@@ -14,9 +14,10 @@ from pathlib import Path
 
 from vllm_series.canonical import written
 from vllm_series.errors import PatchFormatError, SeriesError
+from vllm_series.fileplan import FilePlan, Read
 from vllm_series.parse import parse
 from vllm_series.patch import NO_BLOB, FileChange, Kind, Patch
-from vllm_series.plan import FilePlan, PatchPlan, Read, make_plan
+from vllm_series.plan import PatchPlan, make_plan
 from vllm_series.scope import MODULE, Scopes, is_python
 from vllm_series.search import change_scope
 from vllm_series.series import line_of, load, orphans

@@ -12,9 +12,10 @@ from typing import Any
 
 import click
 
+from vllm_series.fileplan import FilePlan
 from vllm_series.patch import Patch
 from vllm_series.placement import Placement
-from vllm_series.plan import FilePlan, PatchPlan, Plan
+from vllm_series.plan import PatchPlan, Plan
 from vllm_series.verdicts import Verdict
 
 JSON_SCHEMA = 1
