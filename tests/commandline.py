@@ -62,3 +62,11 @@ def copied(source: Path, site: Path) -> Path:
     info = next(source.glob("*.dist-info"))
     shutil.copytree(info, site / info.name)
     return site
+
+
+def interrupted(site: Path) -> Path:
+    """A journal as a command leaves it that is killed while it prepares."""
+    place = site / "vllm-0.33.0.dist-info" / "vllm-series.prepare"
+    keys = ("makes", "creates", "puts", "fresh", "removes", "clears", "discards")
+    place.write_text(json.dumps({"schema": 1, **{key: [] for key in keys}}))
+    return place

@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: real releases, and a Git sealed from the user's settings."""
+"""What every test may use: real releases, a tree and a series to change, a sealed Git."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import stock as stock_releases
+from commandline import SERIES, copied
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,6 +40,20 @@ class Stock:
 @pytest.fixture(scope="session")
 def stock() -> Stock:
     return Stock()
+
+
+@pytest.fixture
+def installed(stock: Stock, tmp_path: Path) -> Path:
+    """What the tool touches of an installed 0.33.0: the scheduler's folder and the dist-info."""
+    return copied(stock("0.33.0"), tmp_path / "site-packages")
+
+
+@pytest.fixture
+def series(tmp_path: Path) -> Path:
+    """A copy of this project's series folders, to be changed."""
+    target = tmp_path / "series"
+    shutil.copytree(SERIES, target)
+    return target
 
 
 @pytest.fixture(autouse=True)
