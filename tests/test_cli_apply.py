@@ -154,5 +154,6 @@ def test_what_is_there_already_by_other_hands_is_said_and_left(
     told = run("apply", "--target", installed)
     assert told.code == 0
     assert "there already" in told.out
-    assert "not by this tool" in told.err
+    assert "not under this name and text" in told.err
     assert everything(installed) == before
+    assert run("revert", "--target", installed).out.startswith("nothing to do")

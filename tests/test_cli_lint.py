@@ -43,7 +43,7 @@ def test_lint_names_file_line_and_reason(series: Path, stock: Stock) -> None:
     assert "no line of the series file names it" in lint(series)
     (folder / "orphan.patch").unlink()
     for old, new, expected in (
-        (b"Base: vllm 0.33.0\n", b"", "no Base: trailer"),
+        (b"Base: vllm 0.33.0\n", b"", "such as `Base: vllm 0.33.0`."),
         (b"Base: vllm 0.33.0\n", b"Base: vllm 0.32.0\n", "is not of the line"),
         (b"Activate: ", b"Activates: ", "Is Activate: meant?"),
         (b"@@ Scheduler.schedule\n", b"@@ def schedule(self):\n", "it changes Scheduler.schedule"),

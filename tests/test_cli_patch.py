@@ -48,6 +48,24 @@ def test_a_diff_that_was_taken_out_backwards_goes_in_again(installed: Path, tmp_
     assert everything(installed) == before
 
 
+def test_a_diff_under_another_name_and_text_is_there_already_and_stays_revertible(
+    installed: Path, tmp_path: Path
+) -> None:
+    before = everything(installed)
+    diff, same = tmp_path / "any.diff", tmp_path / "same.diff"
+    diff.write_text(run("apply", "--diff", "--target", installed).out)
+    same.write_text("Said otherwise.\n\n" + diff.read_text())
+    assert run("apply", "--patch", diff, "--target", installed).code == 0
+    applied = everything(installed)
+    told = run("apply", "--patch", same, "--target", installed)
+    assert (told.code, "there already" in told.out) == (0, True)
+    assert "not under this name and text: revert takes out what status lists" in told.err
+    assert everything(installed) == applied
+    assert "any.diff" in run("status", "--target", installed).out
+    assert run("revert", "--target", installed).out == "any.diff  reverted\n"
+    assert everything(installed) == before
+
+
 def test_a_diff_of_which_a_file_was_left_out_is_not_there_as_a_whole(
     installed: Path, tmp_path: Path
 ) -> None:

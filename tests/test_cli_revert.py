@@ -21,6 +21,23 @@ def test_an_edit_by_hand_is_shown_by_revert_and_kept(installed: Path) -> None:
     assert everything(installed) == edited
 
 
+def test_more_than_is_applied_is_wrong_usage(installed: Path, tmp_path: Path) -> None:
+    def told() -> str:
+        ran = run("revert", "--top", "3", "--target", installed)
+        assert ran.code == 2
+        return ran.err
+
+    assert "--top 3 is too large: no patch is applied in " in told()
+    run("apply", "--target", installed)
+    assert "--top 3 is too large: 1 patch is applied in " in told()
+    assert told().endswith(". Leave --top out to take it out.\n")
+    more = tmp_path / "more.diff"
+    more.write_text("--- /dev/null\n+++ b/vllm/more.py\n@@ -0,0 +1 @@\n+MORE = 1\n")
+    run("apply", "--patch", more, "--target", installed)
+    assert "--top 3 is too large: 2 patches are applied in " in told()
+    assert told().endswith("Give a smaller number, or leave --top out to take out all.\n")
+
+
 @pytest.mark.parametrize("option", ["--dry-run", "--diff"])
 def test_dry_run_and_diff_of_revert_write_nothing(installed: Path, option: str) -> None:
     run("apply", "--target", installed)

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from installed import TOOLS, part_of, python, run, site_packages, uv_environment, uv_install
+from installed import (
+    TOOLS,
+    part_of,
+    python,
+    run,
+    site_packages,
+    uv_environment,
+    uv_install,
+    without_privileges,
+)
 from vllm_series.environments import find_tree
 from vllm_series.errors import EnvironmentRefusedError
 
@@ -26,6 +35,12 @@ SHOW = (
     "  tree = find_tree(); print(tree.root, tree.python, tree.python_version, sep='\\n')\n"
     "except EnvironmentRefusedError as error: print(error)\n"
     "assert 'vllm' not in sys.modules and 'importlib.metadata' not in sys.modules\n"
+)
+REFUSED = (
+    "import sys; from pathlib import Path; from vllm_series.environments import find_tree\n"
+    "from vllm_series.errors import EnvironmentRefusedError\n"
+    "try: find_tree(Path(sys.argv[1]))\n"
+    "except EnvironmentRefusedError as error: print(error)\n"
 )
 
 
@@ -254,6 +269,17 @@ def test_metadata_without_a_usable_record_is_refused(stock: Stock, tmp_path: Pat
     tree.distribution.record.unlink()
     with pytest.raises(EnvironmentRefusedError, match=r"has no RECORD.*Reinstall"):
         find_tree(tmp_path)
+
+
+def test_a_record_that_may_not_be_read_asks_for_rights_and_for_no_reinstall(
+    stock: Stock, tmp_path: Path
+) -> None:
+    tree = part_of(stock("0.33.0"), tmp_path / "tree")
+    assert tree.distribution
+    tree.distribution.record.chmod(0)
+    told = without_privileges(REFUSED, tree.root)
+    assert "RECORD cannot be read: Permission denied. Work as its owner" in told.stdout, told
+    assert "einstall" not in told.stdout
 
 
 def test_links_that_uv_makes_are_refused(stock: Stock, tmp_path: Path) -> None:

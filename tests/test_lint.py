@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +34,9 @@ def edit(folder: Path, old: bytes, new: bytes) -> None:
 
 
 def said(report: Report) -> list[str]:
-    return [str(problem) for problem in report.problems]
+    found = [str(problem) for problem in report.problems]
+    assert all(re.search(r"[^.][.?]$", problem) for problem in found), found
+    return found
 
 
 def test_the_series_itself_has_no_fault(folder: Path) -> None:
@@ -48,9 +51,9 @@ def test_the_series_itself_has_no_fault(folder: Path) -> None:
         (b"From: vllm", b"X-From: vllm", 0, "no From: header"),
         (b"Date: ", b"X-Date: ", 0, "no Date: header"),
         (b"Subject: ", b"X-Subject: ", 0, "no Subject: header"),
-        (b"Origin: vendor\n", b"", 0, "no Origin: trailer"),
-        (b"Forwarded: no\n", b"", 0, "no Forwarded: trailer"),
-        (b"Last-Update: 2026-12-01\n", b"", 0, "no Last-Update: trailer"),
+        (b"Origin: vendor\n", b"", 0, "no Origin: trailer. Write where it comes from"),
+        (b"Forwarded: no\n", b"", 0, "no Forwarded: trailer. Write `Forwarded: no`"),
+        (b"Last-Update: 2026-12-01\n", b"", 0, "no Last-Update: trailer. Write the day"),
         (b"Forwarded: no\n", b"Forwarded:\n", 0, "trailer Forwarded: has no value"),
         (b"Base: vllm 0.33.0", b"Base: 0.33", 0, "is not of the form `vllm 0.33.0`"),
         (b"WIDTH=1\n", b"WIDTH\n", 0, "is not of the form NAME=value"),

@@ -24,6 +24,7 @@ def refused(patch: bytes) -> PatchFormatError:
     with pytest.raises(PatchFormatError) as caught:
         parse(patch, "series/p.patch")
     assert str(caught.value).startswith("series/p.patch:")
+    assert re.search(r"\w.*\. [A-Z].*[^.]\.$", caught.value.reason, re.DOTALL), "what to do?"
     return caught.value
 
 

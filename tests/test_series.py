@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def test_version_that_no_folder_serves_is_never_a_success(tmp_path: Path) -> Non
     message = str(caught.value)
     assert "no series for vllm 0.16.0" in message
     assert "covers 0.15, 0.16.1" in message
-    assert "vllm-0.16 or name another folder with --series-dir" in message
+    assert message.endswith("vllm-0.16 or name another folder with --series-dir.")
 
 
 def test_missing_series_dir_is_said(tmp_path: Path) -> None:
@@ -164,6 +165,7 @@ def test_line_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, reason:
     with pytest.raises(SeriesError) as caught:
         names(made)
     assert reason in str(caught.value)
+    assert re.search(r"\. [A-Z].*[^.]\.$", str(caught.value)), "what to do?"
 
 
 def test_listed_patch_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -180,8 +180,13 @@ def _owns(dist_info: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
+        advice = (
+            "Work as its owner, or let this user read it"
+            if isinstance(error, PermissionError)
+            else "Reinstall vLLM"
+        )
         raise EnvironmentRefusedError(
-            f"{dist_info / 'RECORD'} cannot be read: {error.strerror}. Reinstall vLLM."
+            f"{dist_info / 'RECORD'} cannot be read: {error.strerror}. {advice}."
         ) from error
     if not data.strip() and _stem(dist_info)[0] == PACKAGE:
         raise EnvironmentRefusedError(

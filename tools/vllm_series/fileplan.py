@@ -112,7 +112,8 @@ class FilePlanner:
             raise PatchFormatError(
                 self._patch.name,
                 change.lineno,
-                f"{change.new_raw or change.old_raw} has fewer folders than the other paths",
+                f"{change.new_raw or change.old_raw} has fewer folders than the other paths. "
+                "Make the diff from the folder that holds vllm/.",
             )
         for side in (old, new):
             if side and not side.startswith(PACKAGE + "/"):
@@ -275,7 +276,7 @@ class FilePlanner:
         ):
             self.notes.append(
                 f"{self._patch.name}: {path} becomes {blob_id(text)[:12]}, its index line says "
-                f"{change.new_id[:12]}: the patch was edited by hand"
+                f"{change.new_id[:12]}: the patch was edited by hand."
             )
 
     def _changed_mode(self, change: FileChange, path: str) -> int | None:

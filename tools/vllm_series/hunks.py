@@ -52,7 +52,7 @@ def read_hunks(source: Source, index: int) -> tuple[tuple[Hunk, ...], int]:
     while source.at(index).startswith(b"@@"):
         matched = HUNK.match(source.lines[index])
         if not matched:
-            raise source.fail(index, "this hunk header is malformed")
+            raise source.fail(index, "this hunk header is malformed. Make the patch again.")
         counts = [int(group) if group is not None else 1 for group in matched.groups()[:4]]
         fed.append("@@ -{},{} +{},{} @@\n".format(*counts))
         headers.append((index, counts, matched[5].rstrip(b"\r")))
@@ -64,9 +64,12 @@ def _body(source: Source, header: int, counts: list[int], fed: list[str]) -> int
     """Take the lines that the counts ask for, and add them to what unidiff is fed."""
     old, new = counts[1], counts[3]
     if not old and not new:
-        raise source.fail(header, "a hunk without lines")
+        raise source.fail(header, "a hunk without lines. Take the hunk out.")
     if (old and not counts[0]) or (new and not counts[2]):
-        raise source.fail(header, "this hunk header counts lines from line 0; the first line is 1")
+        raise source.fail(
+            header,
+            "this hunk header counts lines from line 0; the first line is 1. Make the patch again.",
+        )
     index = header + 1
     changed = False
     lines, size = source.lines, len(source.lines)
@@ -86,20 +89,22 @@ def _body(source: Source, header: int, counts: list[int], fed: list[str]) -> int
             raise source.fail(
                 index if line else index - 1,
                 f"the hunk of line {header + 1} {what}: {old} old and {new} new lines are still "
-                "to come. Make the patch again",
+                "to come. Make the patch again.",
             )
         old -= op != b"+"
         new -= op != b"-"
         changed |= op != b" "
         if old < 0 or new < 0:
             raise source.fail(
-                index, f"the hunk of line {header + 1} holds other lines than its header counts"
+                index,
+                f"the hunk of line {header + 1} holds other lines than its header counts. "
+                "Make the patch again.",
             )
         if not line.endswith(b"\n"):
             raise source.fail(
                 index,
                 "the last line does not end: the patch may be cut off. Add the newline if it is "
-                "whole",
+                "whole.",
             )
         fed.append(line.decode("latin-1"))
         index += 1
@@ -108,7 +113,7 @@ def _body(source: Source, header: int, counts: list[int], fed: list[str]) -> int
         fed.append(_NO_NEWLINE)
         index += 1
     if not changed:
-        raise source.fail(header, "a hunk that changes nothing")
+        raise source.fail(header, "a hunk that changes nothing. Take the hunk out.")
     _refuse_overlong(source, index, header)
     return index
 
@@ -118,9 +123,14 @@ def _check_marker(source: Source, index: int, header: int) -> None:
     any dozen bytes."""
     line = source.lines[index]
     if not line.startswith(_MARKER) or len(line) <= 12:
-        raise source.fail(index, "a line that starts with a backslash is no line of a hunk")
+        raise source.fail(
+            index, "a line that starts with a backslash is no line of a hunk. Make the patch again."
+        )
     if index == header + 1 or source.lines[index - 1].startswith(b"\\"):
-        raise source.fail(index, "a marker for a missing newline without the line it speaks of")
+        raise source.fail(
+            index,
+            "a marker for a missing newline without the line it speaks of. Make the patch again.",
+        )
 
 
 def _refuse_overlong(source: Source, index: int, header: int) -> None:
@@ -131,7 +141,9 @@ def _refuse_overlong(source: Source, index: int, header: int) -> None:
         and not starts_signature(source, index)
     ):
         raise source.fail(
-            index, f"the hunk of line {header + 1} has more lines than its header counts"
+            index,
+            f"the hunk of line {header + 1} has more lines than its header counts. "
+            "Make the patch again.",
         )
 
 
@@ -155,10 +167,15 @@ def _built(
     try:
         parsed = PatchSet(fed)
     except UnidiffParseError as error:
-        raise source.fail(headers[0][0], f"unidiff refuses it: {error}") from error
+        raise source.fail(
+            headers[0][0], f"unidiff refuses it: {error}. Make the patch again."
+        ) from error
     hunks = list(parsed[0]) if len(parsed) == 1 else []
     if len(hunks) != len(headers):
-        raise source.fail(headers[0][0], f"unidiff reads {len(hunks)} hunks of {len(headers)}")
+        raise source.fail(
+            headers[0][0],
+            f"unidiff reads {len(hunks)} hunks of {len(headers)}. Make the patch again.",
+        )
     built: list[Hunk] = []
     marked = False
     for (index, counts, heading), hunk in zip(headers, hunks, strict=True):
@@ -178,7 +195,9 @@ def _built(
             len(ops) - ops.count(b"-"),
         ]
         if read != counts:
-            raise source.fail(index, f"unidiff reads {read} where the header says {counts}")
+            raise source.fail(
+                index, f"unidiff reads {read} where the header says {counts}. Make the patch again."
+            )
         built.append(
             Hunk(
                 old_start=counts[0],
@@ -201,7 +220,9 @@ def _check_order(source: Source, hunks: list[Hunk]) -> None:
     end = 0
     for hunk in hunks:
         if hunk.first_line < end:
-            raise source.fail(hunk.lineno - 1, "its hunks overlap or are out of order")
+            raise source.fail(
+                hunk.lineno - 1, "its hunks overlap or are out of order. Make the patch again."
+            )
         end = hunk.first_line + hunk.old_count
 
 
@@ -212,5 +233,6 @@ def _check_ends(source: Source, hunks: list[Hunk]) -> None:
             inner = side[:-1] if hunk is hunks[-1] else side
             if any(not line.endswith(b"\n") for line in inner):
                 raise source.fail(
-                    hunk.lineno - 1, "a line in the middle of the file has no newline"
+                    hunk.lineno - 1,
+                    "a line in the middle of the file has no newline. Make the patch again.",
                 )

@@ -45,7 +45,7 @@ def wheels(series_dir: Path) -> tuple[Wheel, ...]:
     except FileNotFoundError:
         return ()
     except (ValueError, KeyError, TypeError) as error:
-        raise SeriesError(f"{place} is damaged: {error}. Restore it from git") from error
+        raise SeriesError(f"{place} is damaged: {error}. Restore it from git.") from error
 
 
 def origin(known: tuple[Wheel, ...], distribution: str, version: str, fingerprint: str) -> str:

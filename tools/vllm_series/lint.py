@@ -23,7 +23,14 @@ from vllm_series.search import change_scope
 from vllm_series.series import line_of, load, orphans
 from vllm_series.verdicts import Verdict
 
-REQUIRED_TRAILERS = ("Base", "Origin", "Forwarded", "Last-Update")
+REQUIRED_TRAILERS = {
+    "Base": "the release that the diff was made on, such as `Base: vllm 0.33.0`",
+    "Origin": "where it comes from, such as `Origin: vendor` or `Origin: upstream, URL`",
+    "Forwarded": "`Forwarded: no`, or where it was sent: `Forwarded: URL`",
+    "Last-Update": "the day of its last change, such as `Last-Update: 2026-12-01`",
+}
+"""What each is to say, where it is missing; the keys and forms but `Base` are those of DEP-3."""
+
 KNOWN_TRAILERS = (
     *REQUIRED_TRAILERS,
     "Activate",
@@ -84,11 +91,11 @@ def lint(folder: Path, base: Read | None = None, version: str | None = None) -> 
     except SeriesError as error:
         return Report(folder, 0, 0, (Problem(folder, 0, str(error)),))
     problems = [
-        Problem(folder / name, 0, "no line of the series file names it. List it or delete it")
+        Problem(folder / name, 0, "no line of the series file names it. List it or delete it.")
         for name in orphans(folder)
     ]
     if not series.entries:
-        nothing = "it lists no patch. Write the names of the patches into it"
+        nothing = "it lists no patch. Write the names of the patches into it."
         problems.append(Problem(folder / "series", 0, nothing))
     patches: list[Patch] = []
     for entry in series.entries:
@@ -121,9 +128,9 @@ def _text(
     headers = {key.lower() for key, _ in patch.headers}
     for key in ("From", "Date", "Subject"):
         if key.lower() not in headers:
-            yield 0, f"no {key}: header. Write it with git format-patch"
+            yield 0, f"no {key}: header. Write it with git format-patch."
     if not re.sub(r"\s", "", patch.message):
-        yield 0, "no why-text: say below the subject why the change is made"
+        yield 0, "no why-text. Say below the subject why the change is made."
     for warning in patch.warnings:
         yield 0, warning.removeprefix(f"{patch.name}:").strip()
     yield from _trailers(patch, folder, before)
@@ -135,9 +142,9 @@ def _text(
 
 
 def _trailers(patch: Patch, folder: Path, before: Sequence[str]) -> Iterator[tuple[int, str]]:
-    for key in REQUIRED_TRAILERS:
+    for key, content in REQUIRED_TRAILERS.items():
         if not patch.trailer(key):
-            yield 0, f"no {key}: trailer"
+            yield 0, f"no {key}: trailer. Write {content}."
     known = {key.lower(): key for key in KNOWN_TRAILERS}
     for key, value in patch.trailers:
         if key.lower() not in known:
@@ -145,24 +152,31 @@ def _trailers(patch: Patch, folder: Path, before: Sequence[str]) -> Iterator[tup
             if close:
                 yield 0, f"trailer {key}: is not known. Is {known[close[0]]}: meant?"
         if not value:
-            yield 0, f"trailer {key}: has no value"
+            yield 0, f"trailer {key}: has no value. Write one or take the line out."
     for value in patch.trailer("Base"):
         if not _BASE.match(value):
-            yield 0, f"Base: {value} is not of the form `vllm 0.33.0`"
+            yield 0, f"Base: {value} is not of the form `vllm 0.33.0`. Write it so."
         elif not _serves(folder, value.split()[1]):
-            yield 0, f"Base: {value} is not of the line that {folder.name} serves"
+            yield (
+                0,
+                f"Base: {value} is not of the line that {folder.name} serves. "
+                "Correct it or move the patch.",
+            )
     for value in patch.trailer("Last-Update"):
         if not _DATE.match(value):
-            yield 0, f"Last-Update: {value} is not a date like 2026-12-01"
+            yield 0, f"Last-Update: {value} is not a date like 2026-12-01. Write one."
     for value in patch.trailer("Activate"):
         if not _ACTIVATE.match(value):
-            yield 0, f"Activate: {value} is not of the form NAME=value"
+            yield 0, f"Activate: {value} is not of the form NAME=value. Write it so."
     for value in patch.trailer("Contract"):
         if not _CONTRACT.match(value):
-            yield 0, f"Contract: {value} is not of the form module:Class.name(parameters)"
+            yield (
+                0,
+                f"Contract: {value} is not of the form module:Class.name(parameters). Write it so.",
+            )
     for value in patch.trailer("Needs"):
         if not any(value in (name, name.rsplit(".", 1)[0]) for name in before):
-            yield 0, f"Needs: {value} is not in front of it in the series"
+            yield 0, f"Needs: {value} is not in front of it in the series. Put it there."
 
 
 def _serves(folder: Path, release: str) -> bool:
@@ -178,12 +192,16 @@ def _ids(change: FileChange) -> Iterator[tuple[int, str]]:
         (change.new_id, change.kind is Kind.DELETE),
     ):
         if recorded is None:
-            yield change.lineno, "no index line. Make the diff with git diff --full-index"
+            yield change.lineno, "no index line. Make the diff with git diff --full-index."
             return
         if not _FULL_ID.match(recorded):
-            yield change.lineno, f"index id {recorded} is shortened. Use git diff --full-index"
+            yield change.lineno, f"index id {recorded} is shortened. Use git diff --full-index."
         elif absent != (recorded == NO_BLOB):
-            yield change.lineno, f"index id {recorded} does not go with a {change.kind.value}"
+            yield (
+                change.lineno,
+                f"index id {recorded} does not go with a {change.kind.value}. "
+                "Use git diff --full-index.",
+            )
 
 
 def _headings(change: FileChange, held: bool) -> Iterator[tuple[int, str]]:
@@ -193,13 +211,16 @@ def _headings(change: FileChange, held: bool) -> Iterator[tuple[int, str]]:
         heading = hunk.heading.decode("utf-8", "replace")
         if whole or not is_python(path):
             if heading:
-                yield hunk.lineno, f"section heading {heading!r} where no scope can be meant"
+                yield (
+                    hunk.lineno,
+                    f"section heading {heading!r} where no scope can be meant. Take it out.",
+                )
         elif heading != MODULE and not held and not _SCOPE.match(heading):
             yield (
                 hunk.lineno,
                 (
                     f"section heading {heading!r} is not the hunk's scope. "
-                    "With --target or --python on its base, lint says which it is"
+                    "With --target or --python on its base, lint says which it is."
                 ),
             )
 
@@ -210,9 +231,11 @@ def _first_difference(text: bytes, form: bytes) -> tuple[int, str]:
         if wanted != found:
             return number, (
                 "written again it would be another text here: "
-                f"{wanted.decode('utf-8', 'replace')[:70]!r}"
+                f"{wanted.decode('utf-8', 'replace')[:70]!r}. "
+                "Write it so."
             )
-    return min(len(ours), len(theirs)), "written again it would have another end"
+    end = "written again it would have another end. Make the patch again."
+    return min(len(ours), len(theirs)), end
 
 
 def _against(patches: Sequence[Patch], base: Read) -> Iterator[tuple[str, int, str]]:
@@ -241,16 +264,17 @@ def _against(patches: Sequence[Patch], base: Read) -> Iterator[tuple[str, int, s
 
 def _judged(judged: PatchPlan) -> Iterator[tuple[int, str]]:
     if judged.reason:
-        yield 0, judged.reason
+        yield 0, f"{judged.reason}."
     for note in judged.notes:
         yield 0, note.removeprefix(f"{judged.patch.name}:").strip()
     for file in judged.files:
         if file.reason:
-            yield file.change.lineno, f"{file.path}: {file.verdict.value}: {file.reason}"
+            yield file.change.lineno, f"{file.path}: {file.verdict.value}: {file.reason}."
         elif not file.pristine:
             yield (
                 file.change.lineno,
-                f"{file.path}: index id {(file.change.old_id or '?')[:12]} is not that of the base",
+                f"{file.path}: index id {(file.change.old_id or '?')[:12]} is not that of the base."
+                " Make the diff on the base.",
             )
         for placement in file.placements:
             if placement.verdict is not Verdict.EXACT:
@@ -258,7 +282,7 @@ def _judged(judged: PatchPlan) -> Iterator[tuple[int, str]]:
                     placement.hunk.lineno,
                     (
                         f"{placement.verdict.value} on its base"
-                        + (f": {placement.reason}" if placement.reason else "")
+                        + (f": {placement.reason}." if placement.reason else ".")
                     ),
                 )
 
@@ -282,7 +306,10 @@ def _scopes(file: FilePlan, before: bytes, after: bytes) -> Iterator[tuple[int, 
         shift += hunk.new_count - hunk.old_count
         heading = hunk.heading.decode("utf-8", "replace")
         if scope != heading:
-            yield hunk.lineno, f"section heading {heading!r}, but it changes {scope}"
+            yield (
+                hunk.lineno,
+                f"section heading {heading!r}, but it changes {scope}. Write that scope.",
+            )
 
 
 def _contracts(patch: Patch, read: Read) -> Iterator[tuple[int, str]]:
@@ -294,10 +321,17 @@ def _contracts(patch: Patch, read: Read) -> Iterator[tuple[int, str]]:
         text = read(path)
         scopes = Scopes.of(text, path) if text is not None else None
         if scopes is None:
-            yield 0, f"Contract: {value}: there is no {path}"
+            yield 0, f"Contract: {value}: there is no {path}. Correct the trailer."
             continue
         signature = scopes.signature(found["name"])
         if signature is None:
-            yield 0, f"Contract: {value}: there is no {found['name']} in {path}"
+            yield (
+                0,
+                f"Contract: {value}: there is no {found['name']} in {path}. Correct the trailer.",
+            )
         elif signature != found["signature"]:
-            yield 0, f"Contract: {found['name']} is {signature}, not {found['signature']}"
+            yield (
+                0,
+                f"Contract: {found['name']} is {signature}, not {found['signature']}. "
+                "Correct the patch or the trailer.",
+            )

@@ -64,9 +64,9 @@ def encoding_refusal(headers: Pairs) -> str | None:
     for key, value in headers:
         word = value.lower()
         if key.lower() == "content-transfer-encoding" and word not in ("7bit", "8bit", "binary"):
-            return f"the mail is sent as {value}. Decode it with git mailinfo"
+            return f"the mail is sent as {value}. Decode it with git mailinfo."
         if key.lower() == "content-type" and word.startswith("multipart/"):
-            return "the mail has several parts. Take the patch out with git mailinfo"
+            return "the mail has several parts. Take the patch out with git mailinfo."
     return None
 
 

@@ -23,13 +23,15 @@ def parse(text: bytes, name: str) -> Patch:
     Raises PatchFormatError, with the line, for anything that is not understood to the last byte.
     """
     if not text.strip():
-        raise PatchFormatError(name, 0, "the patch is empty")
+        raise PatchFormatError(
+            name, 0, "the patch is empty. Make it with git diff or git format-patch."
+        )
     if text.startswith(_BYTE_ORDER_MARKS):
         raise PatchFormatError(
             name,
             1,
             "the patch starts with a byte order mark, as PowerShell and some editors write it. "
-            "Make it with git diff --output=FILE",
+            "Make it with git diff --output=FILE.",
         )
     lines = io.BytesIO(text).readlines()
     is_mail = starts_mail(lines)
@@ -47,8 +49,8 @@ def parse(text: bytes, name: str) -> Patch:
         raise PatchFormatError(
             name,
             error.line,
-            f"{error.reason}. If the diff from line {start + 1} on is a part of the message, "
-            "indent it: git am and patch would apply it",
+            f"{error.reason} If the diff from line {start + 1} on is a part of the message, "
+            "indent it: git am and patch would apply it.",
         ) from None
     if not files:
         raise PatchFormatError(name, 0, _why_no_diff(text, lines))
@@ -66,7 +68,7 @@ def parse(text: bytes, name: str) -> Patch:
 def _leftovers(files: list[FileChange], name: str) -> list[str]:
     return [
         f"{name}:{change.lineno}: {change.new_raw} looks like a leftover of patch, and this patch "
-        "brings it in. Leave it out with --exclude or make the patch again"
+        "brings it in. Leave it out with --exclude or make the patch again."
         for change in files
         if change.kind in (Kind.CREATE, Kind.COPY, Kind.RENAME)
         and (change.new_raw or "").endswith((".orig", ".rej"))
@@ -123,9 +125,9 @@ def _goes_on(lines: list[bytes], index: int) -> bool:
 
 def _why_no_diff(text: bytes, lines: list[bytes]) -> str:
     if b"\0" in text:
-        return "it holds no unified diff but binary data. Make it with git diff --output=FILE"
+        return "it holds no unified diff but binary data. Make it with git diff --output=FILE."
     if b"\x1b[" in text:
-        return "it holds no plain diff but a coloured one. Make it with git diff --no-color"
+        return "it holds no plain diff but a coloured one. Make it with git diff --no-color."
     if ED_COMMAND.match(lines[0].rstrip(b"\n")):
-        return "this is an ed script or a normal diff. Make a unified one with diff -u"
-    return "it holds no unified diff. Make one with git diff or git format-patch"
+        return "this is an ed script or a normal diff. Make a unified one with diff -u."
+    return "it holds no unified diff. Make one with git diff or git format-patch."

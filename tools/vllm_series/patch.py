@@ -130,7 +130,7 @@ def _reversed_body(ops: bytes, lines: Sequence[bytes]) -> tuple[bytes, tuple[byt
 
 _NO_REVERSE = (
     "a copy cannot be reversed without the copied file's text. Make the diff the other way round "
-    "with git diff -R"
+    "with git diff -R."
 )
 
 
@@ -259,7 +259,7 @@ def strip_level(
             changes[0].new_raw or changes[0].old_raw or "",
             changes[0].lineno,
             f"its paths fit the tree at strip levels {' and '.join(map(str, levels))}. "
-            "Make the diff from the folder that holds vllm/",
+            "Make the diff from the folder that holds vllm/.",
         )
     return levels[0]
 

@@ -36,10 +36,12 @@ def plain(raw: bytes) -> str:
     raw = raw.rstrip(b"\r\n")
     if raw.startswith(b'"'):
         if quoted_end(raw) != len(raw):
-            raise ValueError("a quoted path does not end where its line ends")
+            raise ValueError(
+                "a quoted path does not end where its line ends. Make the patch again."
+            )
         raw = unquoted(raw)
     if not raw:
-        raise ValueError("a file without a name")
+        raise ValueError("a file without a name. Make the patch again.")
     return decoded(raw)
 
 
@@ -54,7 +56,7 @@ def of_file_line(line: bytes, *, dated: bool) -> tuple[str, bytes]:
     if raw.startswith(b'"'):
         end = quoted_end(raw)
         if raw[end : end + 1] not in (b"", b"\t", b" "):
-            raise ValueError("text behind a quoted path")
+            raise ValueError("text behind a quoted path. Make the patch again.")
         return plain(raw[:end]), raw[end:].strip()
     name, tab, stamp = raw.partition(b"\t")
     if dated and not tab:
@@ -107,7 +109,9 @@ def unquoted(raw: bytes) -> bytes:
             out.append(_ESCAPES[raw[position]])
             position += 1
         else:
-            raise ValueError("a quoted path holds an escape that git does not write")
+            raise ValueError(
+                "a quoted path holds an escape that git does not write. Make the patch again."
+            )
     return bytes(out)
 
 
@@ -122,31 +126,36 @@ def of_git_line(
     where its two halves are one file but for their prefixes (git's rule, git_header_name).
     """
     if len(words) > 2 * _LONGEST + 64:
-        raise ValueError(f"a path is longer than {_LONGEST} bytes")
+        raise ValueError(f"a path is longer than {_LONGEST} bytes. Leave that file out.")
     if words.startswith(b'"') or words.endswith(b'"'):
         pairs = [_quoted_pair(words)]
     else:
         text = decoded(words)
         pairs = [(text[:i], text[i + 1 :]) for i in _cuts(text, old, new, moved)]
     if not pairs:
-        raise ValueError("diff --git does not name one file twice")
+        raise ValueError("diff --git does not name one file twice. Make the patch again.")
     for side, (name, sign) in enumerate(((old, "---"), (new, "+++"))):
         fitting = [pair for pair in pairs if name in (None, pair[side])]
         if not fitting:
-            raise ValueError(f"diff --git names {pairs[0][side]}, the {sign} line {name}")
+            raise ValueError(
+                f"diff --git names {pairs[0][side]}, the {sign} line {name}. "
+                "Make both name one file."
+            )
         pairs = fitting
     if moved:
         pairs = [pair for pair in pairs if _ends(pair[0], moved[0]) and _ends(pair[1], moved[1])]
         if not pairs:
-            raise ValueError(f"diff --git does not name {moved[0]} and {moved[1]}")
+            raise ValueError(
+                f"diff --git does not name {moved[0]} and {moved[1]}. Make the patch again."
+            )
     else:
         depths = [_prefix_depth(left, right) for left, right in pairs]
         least = min((depth for depth in depths if depth is not None), default=None)
         if least is None:
-            raise ValueError("diff --git does not name one file twice")
+            raise ValueError("diff --git does not name one file twice. Make the patch again.")
         pairs = [pair for pair, depth in zip(pairs, depths, strict=True) if depth == least]
     if len(pairs) != 1:
-        raise ValueError("diff --git can be read in more than one way")
+        raise ValueError("diff --git can be read in more than one way. Make the patch again.")
     return pairs[0]
 
 
@@ -173,7 +182,7 @@ def _quoted_pair(words: bytes) -> tuple[str, str]:
     if words.startswith(b'"'):
         end = quoted_end(words)
         if end < 0 or words[end : end + 1] != b" ":
-            raise ValueError("a quoted path does not end")
+            raise ValueError("a quoted path does not end. Make the patch again.")
         left, right = words[:end], words[end + 1 :]
     else:
         left, _, right = words.partition(b' "')
@@ -197,12 +206,12 @@ def refusal(path: str) -> str | None:
     """Why no change to `path`, as the patch writes it, is accepted from anyone; None for a name
     that is fine."""
     if path.startswith("/") or _DRIVE.match(path):
-        return f"{path} is an absolute path. Make the diff relative"
+        return f"{path} is an absolute path. Make the diff relative."
     if len(path) > _LONGEST:
-        return f"a path is longer than {_LONGEST} bytes"
+        return f"a path is longer than {_LONGEST} bytes. Leave that file out."
     parts = path.split("/")
     if ".." in parts:
-        return f"{path} leads outside the tree. Make the diff from the folder that holds vllm/"
+        return f"{path} leads outside the tree. Make the diff from the folder that holds vllm/."
     if "\0" in path or "" in parts or "." in parts[1:] or path == ".":
-        return f"{path!r} is not a file name"
+        return f"{path!r} is not a file name. Correct the path."
     return None

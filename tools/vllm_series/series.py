@@ -54,7 +54,7 @@ def public_release(version: str) -> str:
     """
     found = _VERSION.fullmatch(version)
     if not found:
-        raise SeriesError(f"{version!r} is not a vLLM version. Name one such as 0.33.0")
+        raise SeriesError(f"{version!r} is not a vLLM version. Name one such as 0.33.0.")
     return found["release"]
 
 
@@ -62,7 +62,7 @@ def line_of(version: str) -> str:
     """The minor line of a version: `0.33` of `0.33.0+cu130`."""
     found = _VERSION.fullmatch(version)
     if not found:
-        raise SeriesError(f"{version!r} is not a vLLM version. Name one such as 0.33.0")
+        raise SeriesError(f"{version!r} is not a vLLM version. Name one such as 0.33.0.")
     return found["line"]
 
 
@@ -70,7 +70,7 @@ def folders(series_dir: Path) -> list[Path]:
     """Every series folder, oldest line first, a line before its single releases."""
     if not series_dir.is_dir():
         raise SeriesError(
-            f"no series folder: {series_dir}. Name one with --series-dir or VLLM_SERIES_DIR"
+            f"no series folder: {series_dir}. Name one with --series-dir or VLLM_SERIES_DIR."
         )
     found = [
         path
@@ -91,7 +91,8 @@ def folder_for(series_dir: Path, version: str) -> Path:
     known = ", ".join(path.name.removeprefix("vllm-") for path in folders(series_dir)) or "none"
     raise SeriesError(
         f"no series for vllm {version}: {series_dir} covers {known}. "
-        f"Make {series_dir / ('vllm-' + line_of(version))} or name another folder with --series-dir"
+        f"Make {series_dir / ('vllm-' + line_of(version))} or name another folder with "
+        "--series-dir."
     )
 
 
@@ -114,7 +115,10 @@ def every_folder(series_dir: Path | None) -> list[Path]:
     base = series_folder(series_dir)
     found = [base] if (base / SERIES_FILE).is_file() else folders(base)
     if not found:
-        raise SeriesError(f"{base} holds no series: no vllm-0.33 or the like.")
+        raise SeriesError(
+            f"{base} holds no series: no vllm-0.33 or the like. "
+            "Name another folder with --series-dir."
+        )
     return found
 
 
@@ -154,11 +158,11 @@ def load(folder: Path) -> Series:
         except FileNotFoundError:
             raise SeriesError(
                 f"{folder / SERIES_FILE} lists {name}, which is not there. "
-                "Add the file or take the line out"
+                "Add the file or take the line out."
             ) from None
         except IsADirectoryError:
             raise SeriesError(
-                f"{folder / SERIES_FILE} lists {name}, which is no file. Take the line out"
+                f"{folder / SERIES_FILE} lists {name}, which is no file. Take the line out."
             ) from None
     return Series(folder, folder.name.removeprefix("vllm-"), tuple(entries))
 
@@ -170,10 +174,12 @@ def names(folder: Path) -> list[str]:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         raise SeriesError(
-            f"{path} is missing: a series folder lists its patches there, one a line"
+            f"{path} is missing: a series folder lists its patches there, one a line. Write it."
         ) from None
     except UnicodeDecodeError as error:
-        raise SeriesError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
+        raise SeriesError(
+            f"{path} is not UTF-8: {error.reason} at byte {error.start}. Save it as UTF-8."
+        ) from None
     listed: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):
         words = _COMMENT.sub("", line).split()
@@ -182,20 +188,31 @@ def names(folder: Path) -> list[str]:
         name, options = words[0], words[1:]
         if any(option not in ("-p1",) for option in options):
             raise SeriesError(
-                f"{path}:{number}: {' '.join(options)} is not supported; patches apply with -p1"
+                f"{path}:{number}: {' '.join(options)} is not supported; patches apply with -p1. "
+                "Make the patch so and take the option out."
             )
         if not name.isprintable():
-            raise SeriesError(f"{path}:{number}: {name!a} is not a file name.")
+            raise SeriesError(
+                f"{path}:{number}: {name!a} is not a file name. "
+                "Write the name of a patch in this folder."
+            )
         if name.startswith("/") or ".." in name.split("/"):
-            raise SeriesError(f"{path}:{number}: {name} lies outside the series folder")
+            raise SeriesError(
+                f"{path}:{number}: {name} lies outside the series folder. "
+                "Move the patch into the folder."
+            )
         if name != normpath(name):
             raise SeriesError(
-                f"{path}:{number}: {name} is not written as a plain path. Write {normpath(name)}"
+                f"{path}:{number}: {name} is not written as a plain path. Write {normpath(name)}."
             )
         if name == SERIES_FILE:
-            raise SeriesError(f"{path}:{number}: {name} cannot be a patch of itself")
+            raise SeriesError(
+                f"{path}:{number}: {name} cannot be a patch of itself. Take the line out."
+            )
         if name in listed:
-            raise SeriesError(f"{path}:{number}: {name} is listed twice")
+            raise SeriesError(
+                f"{path}:{number}: {name} is listed twice. Take one of the lines out."
+            )
         listed.append(name)
     return listed
 

@@ -86,12 +86,12 @@ class DiffParser:
                 line.startswith(b" ") and later == index + 1
             ):
                 raise self.fail(
-                    later, f"text of a diff behind the signature of line {index + 1}. Take it out"
+                    later, f"text of a diff behind the signature of line {index + 1}. Take it out."
                 )
         return len(self.lines)
 
     def several(self, index: int) -> PatchFormatError:
-        return self.fail(index, "a second mail starts here. Split the mbox with git mailsplit")
+        return self.fail(index, "a second mail starts here. Split the mbox with git mailsplit.")
 
     def refuse_or_pass(self, index: int, after_file: bool) -> None:
         """Refuse a line that no file claims; pass what tools write between files."""
@@ -99,25 +99,27 @@ class DiffParser:
         if MBOX_FROM.match(line):
             raise self.several(index)
         if line.startswith(b"*** ") and self.source.at(index + 1).startswith(b"--- "):
-            raise self.fail(index, "this is a context diff. Make a unified one with diff -u")
+            raise self.fail(index, "this is a context diff. Make a unified one with diff -u.")
         if line.startswith((b"@@@ ", b"diff --cc ", b"diff --combined ")):
-            raise self.fail(index, "this is a merge's combined diff. Use git diff A B")
+            raise self.fail(index, "this is a merge's combined diff. Use git diff A B.")
         if BINARY.match(line):
-            raise self.fail(index, "binary changes are not supported. Leave the file out")
+            raise self.fail(index, "binary changes are not supported. Leave the file out.")
         if HUNK.match(line):
-            raise self.fail(index, "a hunk without the --- and +++ lines of its file")
+            raise self.fail(
+                index, "a hunk without the --- and +++ lines of its file. Make the patch again."
+            )
         if ED_COMMAND.match(line.rstrip(b"\n")):
             raise self.fail(
-                index, "this is an ed script or a normal diff. Make a unified one with diff -u"
+                index, "this is an ed script or a normal diff. Make a unified one with diff -u."
             )
         if _ONLY_IN.match(line):
             self.warnings.append(
                 f"{self.source.name}:{index + 1}: {_quote(line)}: diff left that file out. "
-                "Make the diff with -N"
+                "Make the diff with -N."
             )
         elif not _NOISE.match(line):
             where = "after a hunk" if after_file else "where a diff should start"
-            raise self.fail(index, f"stray text {where}: {_quote(line)}. Take it out")
+            raise self.fail(index, f"stray text {where}: {_quote(line)}. Take it out.")
 
     # -- sections -------------------------------------------------------------------------------
 
@@ -127,18 +129,20 @@ class DiffParser:
         extended, index = self.extended_headers(index + 1)
         line = self.source.at(index)
         if BINARY.match(line):
-            raise self.fail(index, "binary changes are not supported. Leave the file out")
+            raise self.fail(index, "binary changes are not supported. Leave the file out.")
         has_lines = line.startswith(b"--- ")
         old_raw: str | None = None
         new_raw: str | None = None
         if has_lines:
             if not self.source.starts_file(index):
-                raise self.fail(index + 1, "a --- line without its +++ line")
+                raise self.fail(index + 1, "a --- line without its +++ line. Make the patch again.")
             old_raw, _ = self.file_line(index, dated=False)
             new_raw, _ = self.file_line(index + 1, dated=False)
             index += 2
         elif HUNK.match(line):
-            raise self.fail(index, "a hunk without the --- and +++ lines of its file")
+            raise self.fail(
+                index, "a hunk without the --- and +++ lines of its file. Make the patch again."
+            )
         kind = self.git_kind(first, extended, old_raw, new_raw)
         try:
             head_old, head_new = paths.of_git_line(
@@ -151,7 +155,7 @@ class DiffParser:
             raise self.fail(first, str(error)) from None
         hunks, index = read_hunks(self.source, index) if has_lines else ((), index)
         if has_lines and not hunks:
-            raise self.fail(index, "no hunk follows the --- and +++ lines")
+            raise self.fail(index, "no hunk follows the --- and +++ lines. Make the patch again.")
         change = FileChange(
             kind=kind,
             old_raw=None if kind is Kind.CREATE else head_old,
@@ -187,9 +191,14 @@ class DiffParser:
                 break
             for key in found:
                 if key in extended:
-                    raise self.fail(index, f"this file has two lines that give its {key}")
+                    raise self.fail(
+                        index, f"this file has two lines that give its {key}. Make the patch again."
+                    )
             if not self.lines[index].endswith(b"\n"):
-                raise self.fail(index, "the last line does not end: the patch may be cut off")
+                raise self.fail(
+                    index,
+                    "the last line does not end: the patch may be cut off. Make the patch again.",
+                )
             extended |= found
             index += 1
         return extended, index
@@ -198,7 +207,9 @@ class DiffParser:
         if text is None:
             return None
         if not re.fullmatch(r"(\d{1,2}|100)%", text, re.ASCII):
-            raise self.fail(index, f"similarity index {text} is no percentage")
+            raise self.fail(
+                index, f"similarity index {text} is no percentage. Make the patch again."
+            )
         return int(text[:-1])
 
     def git_kind(
@@ -208,9 +219,11 @@ class DiffParser:
         kinds = {kind for key, kind in _KIND_KEYS.items() if key in extended}
         if len(kinds) > 1:
             words = " and ".join(sorted(kind.value for kind in kinds))
-            raise self.fail(first, f"its headers contradict each other: {words}")
+            raise self.fail(
+                first, f"its headers contradict each other: {words}. Make the patch again."
+            )
         if old_raw == new_raw == DEV_NULL:
-            raise self.fail(first, "both sides are /dev/null")
+            raise self.fail(first, "both sides are /dev/null. Make the patch again.")
         implied = (
             Kind.CREATE if old_raw == DEV_NULL else Kind.DELETE if new_raw == DEV_NULL else None
         )
@@ -218,20 +231,34 @@ class DiffParser:
         if implied not in (None, kind):
             side = "old" if implied is Kind.CREATE else "new"
             raise self.fail(
-                first, f"the {side} side is /dev/null, yet the file is not {_PAST[implied]}"
+                first,
+                f"the {side} side is /dev/null, yet the file is not {_PAST[implied]}. "
+                "Make the patch again.",
             )
         if kind is Kind.CREATE and old_raw not in (None, DEV_NULL):
-            raise self.fail(first, "a created file has an old side other than /dev/null")
+            raise self.fail(
+                first, "a created file has an old side other than /dev/null. Make the patch again."
+            )
         if kind is Kind.DELETE and new_raw not in (None, DEV_NULL):
-            raise self.fail(first, "a deleted file has a new side other than /dev/null")
+            raise self.fail(
+                first, "a deleted file has a new side other than /dev/null. Make the patch again."
+            )
         if kind in (Kind.RENAME, Kind.COPY):
             moved = _moved(extended)
             if moved is None:
-                raise self.fail(first, f"a {kind.value} needs both its names, from and to")
+                raise self.fail(
+                    first,
+                    f"a {kind.value} needs both its names, from and to. Make the patch again.",
+                )
             if moved[0] == moved[1]:
-                raise self.fail(first, f"a {kind.value} of {moved[0]} to itself")
+                raise self.fail(
+                    first,
+                    f"a {kind.value} of {moved[0]} to itself. Take the file out of the patch.",
+                )
         if ("old mode" in extended) != ("new mode" in extended):
-            raise self.fail(first, "a mode change needs both modes, old and new")
+            raise self.fail(
+                first, "a mode change needs both modes, old and new. Make the patch again."
+            )
         return kind
 
     def plain_section(self, index: int) -> tuple[FileChange, int]:
@@ -239,16 +266,18 @@ class DiffParser:
         first = index
         before = self.lines[index - 1].rstrip(b"\r\n") if index else b""
         if _INDEX.match(before) or _extended_key(before):
-            raise self.fail(index - 1, "a header of git without its diff --git line")
+            raise self.fail(
+                index - 1, "a header of git without its diff --git line. Make the patch again."
+            )
         (old_raw, old_stamp), (new_raw, new_stamp) = (
             self.file_line(index, dated=True),
             self.file_line(index + 1, dated=True),
         )
         if old_raw == new_raw == DEV_NULL:
-            raise self.fail(first, "both sides are /dev/null")
+            raise self.fail(first, "both sides are /dev/null. Make the patch again.")
         hunks, index = read_hunks(self.source, index + 2)
         if not hunks:
-            raise self.fail(index, "no hunk follows the --- and +++ lines")
+            raise self.fail(index, "no hunk follows the --- and +++ lines. Make the patch again.")
         kind = Kind.MODIFY
         only = hunks[0] if len(hunks) == 1 else None
         if old_raw == DEV_NULL or (paths.is_epoch(old_stamp) and only and not only.old_count):
@@ -273,20 +302,30 @@ class DiffParser:
                 raise self.fail(index, reason)
         for mode in (change.old_mode, change.new_mode):
             if mode == "120000":
-                raise self.fail(index, "symbolic links are not supported. Leave the link out")
+                raise self.fail(index, "symbolic links are not supported. Leave the link out.")
             if mode == "160000":
-                raise self.fail(index, "submodules are not supported. Leave it out")
+                raise self.fail(index, "submodules are not supported. Leave it out.")
             if mode is not None and mode not in _REGULAR_MODES:
-                raise self.fail(index, f"mode {mode} is not that of a regular file")
+                raise self.fail(
+                    index, f"mode {mode} is not that of a regular file. Leave the file out."
+                )
         match change.kind:
             case Kind.CREATE | Kind.DELETE if len(change.hunks) > 1:
-                raise self.fail(index, "a created or deleted file has more than one hunk")
+                raise self.fail(
+                    index, "a created or deleted file has more than one hunk. Make the patch again."
+                )
             case Kind.CREATE if change.hunks and change.hunks[0].old_count:
-                raise self.fail(index, "a created file has lines on its old side")
+                raise self.fail(
+                    index, "a created file has lines on its old side. Make the patch again."
+                )
             case Kind.DELETE if change.hunks and change.hunks[0].new_count:
-                raise self.fail(index, "a deleted file has lines on its new side")
+                raise self.fail(
+                    index, "a deleted file has lines on its new side. Make the patch again."
+                )
             case Kind.MODIFY if not change.hunks and change.old_mode == change.new_mode:
-                raise self.fail(index, "it changes nothing in this file")
+                raise self.fail(
+                    index, "it changes nothing in this file. Take the file out of the patch."
+                )
 
     # -- names ----------------------------------------------------------------------------------
 

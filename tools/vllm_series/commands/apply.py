@@ -164,7 +164,9 @@ class _Application:
         if not plan.steps:
             self.tell("nothing to do", plan, "there already")
             self.remark(
-                "every change is in the tree already, but not by this tool: revert cannot undo it."
+                "every change is in the tree already, but not under "
+                + ("this name and text" if len(todo) == 1 else "these names and texts")
+                + ": revert takes out what status lists, nothing else."
             )
             return 0
         with progress:

@@ -50,10 +50,7 @@ def command(
     tree = opened(target, python)
     stack = read_stack(tree)
     if top is not None and top > len(stack.patches):
-        raise UsageError(
-            f"--top {top} is more than is applied: {len(stack.patches)} in {tree.label}. "
-            "Give a smaller number, or leave --top out to take out all."
-        )
+        raise UsageError(_too_many(top, len(stack.patches), tree.label))
     leaving = stack.patches[-top:] if top else stack.patches
     if not leaving:
         outcome = "nothing to do"
@@ -92,6 +89,18 @@ def command(
                 for file in patch.files:
                     click.echo(f"  {file.path}")
     return 0
+
+
+def _too_many(top: int, applied: int, label: str) -> str:
+    """What to answer to a `--top` above the number of patches that are applied."""
+    there, advice = {
+        0: ("no patch is", "There is nothing to revert"),
+        1: ("1 patch is", "Leave --top out to take it out"),
+    }.get(
+        applied,
+        (f"{applied} patches are", "Give a smaller number, or leave --top out to take out all"),
+    )
+    return f"--top {top} is too large: {there} applied in {label}. {advice}."
 
 
 def _show(tree: DiskTree, count: int) -> None:
