@@ -34,6 +34,7 @@ class Source:
         return self.lines[index] if index < len(self.lines) else b""
 
     def fail(self, index: int, reason: str) -> PatchFormatError:
+        """The error for a 0-based line, to be raised by the caller."""
         return PatchFormatError(self.name, index + 1, reason)
 
     def starts_file(self, index: int) -> bool:

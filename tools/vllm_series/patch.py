@@ -77,6 +77,7 @@ class Hunk:
 
     @property
     def has_context(self) -> bool:
+        """Whether any line stays; without one, only the blob id can tell the place."""
         return b" " in self.ops
 
     def reversed(self) -> Hunk:
@@ -97,12 +98,15 @@ class Hunk:
         return self.header() + b"".join(self.body())
 
     def header(self) -> bytes:
+        """The `@@` line with its newline; a count of 1 is left out, as git does."""
         old = b"%d" % self.old_start + (b"" if self.old_count == 1 else b",%d" % self.old_count)
         new = b"%d" % self.new_start + (b"" if self.new_count == 1 else b",%d" % self.new_count)
         heading = b" " + self.heading if self.heading else b""
         return b"@@ -%s +%s @@%s\n" % (old, new, heading)
 
     def body(self) -> Iterator[bytes]:
+        """Every line behind the `@@` line, each with its sign, its newline and, where the file has
+        none, the marker that says so."""
         for op, line in zip(self.ops, self.lines, strict=True):
             if line.endswith(b"\n"):
                 yield b"%c%s" % (op, line)

@@ -28,6 +28,7 @@ _DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
 
 
 def decoded(raw: bytes) -> str:
+    """UTF-8 as text; other bytes become surrogates and come back as they were (PEP 383)."""
     return raw.decode("utf-8", "surrogateescape")
 
 

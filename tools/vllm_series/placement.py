@@ -42,6 +42,7 @@ class FilePlacement:
 
     @property
     def verdict(self) -> Verdict:
+        """The worst of the hunks', `AMBIGUOUS` where some stand already and others do not."""
         whole = worst([placement.verdict for placement in self.placements])
         return Verdict.AMBIGUOUS if whole.fits and self.result is None else whole
 

@@ -32,6 +32,7 @@ class PatchPlan:
 
     @property
     def refused(self) -> bool:
+        """Whether there is nothing to write although the tree does not hold the patch."""
         return self.step is None and self.verdict is not Verdict.APPLIED
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 def bound_scope(hunk: Hunk, binding: bool) -> str | None:
+    """The scope that the section heading binds the hunk to; None for a mere hint and for none."""
     return hunk.heading.decode("utf-8", "replace") or None if binding else None
 
 
@@ -50,11 +51,14 @@ class Search:
         return self._scopes
 
     def is_python(self) -> bool:
+        """Whether a syntax tree of the file can be expected at all, by its name."""
+
         from vllm_series.scope import is_python
 
         return is_python(self.path)
 
     def place(self, hunk: Hunk) -> Placement:
+        """The one line where the hunk may go, or the refusal; lines are 1-based."""
         if not hunk.has_context and not (hunk.old_count == 0 and not self.lines):
             return self.refused(
                 hunk,
@@ -98,6 +102,7 @@ class Search:
         return self.not_inside(hunk, everywhere, bound)
 
     def found(self, hunk: Hunk, line: int, bound: str | None) -> Placement:
+        """Judge the only place of its text: alone, it must not be weak or contradict the hint."""
         offset = line - hunk.first_line
         verdict = Verdict.OFFSET if offset else Verdict.EXACT
         if bound is None and sum(1 for text in hunk.pre if text.strip()) < 2 and self.lines:
@@ -119,6 +124,7 @@ class Search:
         return Placement(hunk, verdict, line, offset, bound)
 
     def not_inside(self, hunk: Hunk, everywhere: list[int], bound: str | None) -> Placement:
+        """Why no place is left: the text stands in another scope, or has drifted."""
         if bound is not None and len(everywhere) == 1:
             scopes = self.scopes
             there = (
@@ -264,11 +270,14 @@ class Search:
         return next((other for other in names if other), "no definition")
 
     def known(self, bound: str) -> bool:
+        """Whether the file has that scope."""
+
         from vllm_series.scope import MODULE
 
         return bound == MODULE or self.range_of(bound) is not None
 
     def range_of(self, name: str) -> tuple[int, int] | None:
+        """The 1-based first and last line of a scope; None where there is no such scope."""
         return self.scopes.ranges(name) if self.scopes else None
 
     # -- refusals -------------------------------------------------------------------------------
@@ -276,6 +285,7 @@ class Search:
     def refused(
         self, hunk: Hunk, verdict: Verdict, reason: str, line: int | None = None
     ) -> Placement:
+        """A refusal with the nearest candidate; `line` names one that is known already."""
         scope = bound_scope(hunk, self.binding) or self.hint(hunk) or None
         return Placement(
             hunk, verdict, None, None, scope, reason, self.candidate(hunk, scope, line)

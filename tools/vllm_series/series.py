@@ -146,6 +146,7 @@ def chosen_folder(series_dir: Path | None, name: str | None, version: str | None
 
 
 def chosen_series(series_dir: Path | None, name: str | None, version: str | None) -> Series:
+    """The same, read. Raises SeriesError as `load` does."""
     return load(chosen_folder(series_dir, name, version))
 
 

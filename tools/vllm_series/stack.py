@@ -111,10 +111,12 @@ def state_path(tree: DiskTree) -> str:
 
 
 def patch_path(state: str, patch: AppliedPatch) -> str:
+    """Where the text of an applied patch is kept, relative to the tree."""
     return f"{state}/patches/{patch.folder}.patch"
 
 
 def before_path(state: str, patch: AppliedPatch, path: str) -> str:
+    """Where a file is kept as it was before a patch, relative to the tree."""
     return f"{state}/before/{patch.folder}/{path}"
 
 

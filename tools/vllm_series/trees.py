@@ -78,12 +78,14 @@ class DiskTree:
 
     @property
     def label(self) -> str:
+        """What messages call it: distribution, version and folder, or the folder alone."""
         if self.distribution:
             return f"{self.distribution.name} {self.distribution.version} in {self.root}"
         return str(self.root)
 
     @property
     def version(self) -> str | None:
+        """Of the distribution, else of `vllm/_version.py`; None where neither says it."""
         if self.distribution:
             return self.distribution.version
         text = self.read(f"{PACKAGE}/_version.py")
@@ -99,6 +101,7 @@ class DiskTree:
         return None if self.status(path) is None else (self.root / path).read_bytes()
 
     def mode(self, path: str) -> int | None:
+        """The permission bits (0o644), None where there is no file; refuses as `read` does."""
         status = self.status(path)
         return None if status is None else stat.S_IMODE(status.st_mode)
 

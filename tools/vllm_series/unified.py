@@ -56,6 +56,7 @@ class DiffParser:
         self.warnings: list[str] = []
 
     def fail(self, index: int, reason: str) -> PatchFormatError:
+        """The error for a 0-based line, to be raised by the caller."""
         return self.source.fail(index, reason)
 
     def read(self, start: int) -> list[FileChange]:
@@ -91,6 +92,7 @@ class DiffParser:
         return len(self.lines)
 
     def several(self, index: int) -> PatchFormatError:
+        """The error for a second mail at a 0-based line."""
         return self.fail(index, "a second mail starts here. Split the mbox with git mailsplit.")
 
     def refuse_or_pass(self, index: int, after_file: bool) -> None:
@@ -124,6 +126,7 @@ class DiffParser:
     # -- sections -------------------------------------------------------------------------------
 
     def git_section(self, index: int) -> tuple[FileChange, int]:
+        """The file change whose `diff --git` line stands here, and the index behind it."""
         first = index
         words = self.lines[index][len(b"diff --git ") :].rstrip(b"\r\n")
         extended, index = self.extended_headers(index + 1)
@@ -204,6 +207,7 @@ class DiffParser:
         return extended, index
 
     def percentage(self, index: int, text: str | None) -> int | None:
+        """A similarity of 0 to 100, None where none is given."""
         if text is None:
             return None
         if not re.fullmatch(r"(\d{1,2}|100)%", text, re.ASCII):
@@ -330,12 +334,14 @@ class DiffParser:
     # -- names ----------------------------------------------------------------------------------
 
     def name(self, index: int, raw: bytes) -> str:
+        """A path of an extended header, unquoted. Raises PatchFormatError for a malformed one."""
         try:
             return paths.plain(raw)
         except ValueError as error:
             raise self.fail(index, str(error)) from None
 
     def file_line(self, index: int, *, dated: bool) -> tuple[str, bytes]:
+        """The path and time stamp of a `---` or `+++` line. Raises PatchFormatError."""
         try:
             return paths.of_file_line(self.lines[index], dated=dated)
         except ValueError as error:

@@ -56,10 +56,12 @@ def series_options(function: _F) -> _F:
 
 
 def series_dir_option(function: _F) -> _F:
+    """`--series-dir` alone, for a command that looks at every series."""
     return _SERIES_DIR(function)
 
 
 def json_option(function: _F) -> _F:
+    """`--json`, as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON (schema 1).")(function)
 
 

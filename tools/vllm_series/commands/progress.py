@@ -18,6 +18,7 @@ class Progress:
         self._shown = not silent and sys.stderr.isatty()
 
     def say(self, step: str) -> None:
+        """Show what goes on now, in place of what was shown before."""
         if self._shown:
             sys.stderr.write(f"{_CLEAR}{step} …")
             sys.stderr.flush()
