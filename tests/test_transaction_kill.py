@@ -148,6 +148,58 @@ def test_what_a_hand_changed_after_a_kill_is_kept_and_the_rest_goes_back(
     assert after.keys() == before.keys()
 
 
+KILLED_WHILE_UNDOING = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from installed import steps
+from vllm_series.environments import find_tree
+from vllm_series.errors import VllmSeriesError
+from vllm_series.journal import Journal
+from vllm_series.transaction import apply
+
+left = int(sys.argv[2])
+rename = Path.rename
+
+def counting(self, target):
+    global left
+    if self.name.endswith(".vllm-series-old"):
+        if not left:
+            os._exit(9)
+        left -= 1
+    return rename(self, target)
+
+def failing(self, work, written):
+    raise VllmSeriesError("what was read back differs")
+
+Path.rename = counting
+Journal._read_back = failing
+tree = find_tree(Path(sys.argv[1]))
+apply(tree, steps(tree))
+"""
+
+
+@pytest.mark.parametrize("restored", range(4))
+def test_an_undoing_that_was_killed_is_brought_to_its_end_bytecode_included(
+    stock: Stock, tmp_path: Path, restored: int
+) -> None:
+    tree = small(stock, tmp_path / "tree")
+    compiled = tree.root / "vllm/v1/core/sched/__pycache__/scheduler.cpython-311.pyc"
+    compiled.parent.mkdir()
+    compiled.write_bytes(b"compiled " * 100)
+    before = snapshot(tree.root)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_WHILE_UNDOING, tree.root, str(restored), HARNESS.parent],
+        check=False,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(TOOLS)},
+    )
+    assert done.returncode == 9, done.stderr
+    assert recover(tree)
+    assert snapshot(tree.root) == before
+    assert not recover(tree)
+
+
 def leftover(tree: DiskTree) -> Path:
     """A journal as a process leaves it that is killed while it prepares."""
     place = tree.root / f"{state_path(tree)}.prepare"

@@ -144,11 +144,7 @@ class Journal:
 
     def _existing(self, work: Work) -> list[str]:
         """The targets that are there before the change."""
-        return [
-            path
-            for path in (*work.puts, *work.removes)
-            if os.path.lexists(self._root / path) and (self._root / path).is_file()
-        ]
+        return [path for path in (*work.puts, *work.removes) if (self._root / path).is_file()]
 
     def recover(self) -> bool:
         """Bring a change that was cut off to its end or its beginning; True if there was one.
@@ -175,7 +171,7 @@ class Journal:
                             raise
                         self._finish(names)
                     else:
-                        self._undo(names, ours=False)
+                        self._undo(names, ours=state != "commit" and self._is_ours(names))
                     return True
             with contextlib.suppress(OSError):
                 self._file("new").unlink()
@@ -276,6 +272,16 @@ class Journal:
             not os.path.lexists(self._root / path)
             or _holds(self._root / path, names["held"].get(path, ""))
             for path in names["removes"]
+        )
+
+    def _is_ours(self, names: dict[str, Any]) -> bool:
+        """Whether every target holds its old content or ours, as an undoing that was cut off leaves
+        them."""
+        return all(
+            _holds(self._root / path, sha256)
+            or _holds(self._root / path, names["held"].get(path, ""))
+            or (path in names["fresh"] and not os.path.lexists(self._root / path))
+            for path, sha256 in names["puts"].items()
         )
 
     def _undo(self, names: dict[str, Any], *, ours: bool) -> None:
