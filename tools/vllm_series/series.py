@@ -7,6 +7,7 @@ one form.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,11 @@ class Entry:
 
     name: str
     text: bytes
+
+    @property
+    def sha256(self) -> str:
+        """The hex digest of the text, by which the stack knows an applied patch."""
+        return hashlib.sha256(self.text).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -272,17 +271,13 @@ def _reversed(entry: Entry) -> Entry:
     return Entry(f"reverse-{entry.name}", b"".join(diff(change) for change in undo.files))
 
 
-def _digest(entry: Entry) -> str:
-    return hashlib.sha256(entry.text).hexdigest()
-
-
 def _stands(tree: DiskTree, stack: Stack, entry: Entry, exclude: Sequence[str]) -> bool:
     """Whether a patch of the stack is there as whole as it is asked for now.
 
     It may have been applied without files that were excluded then, and a later patch may have taken
     it out again, as `--reverse` does: then it fits anew and there is nothing of it to take out.
     """
-    digest = _digest(entry)
+    digest = entry.sha256
     last = next((patch for patch in reversed(stack.patches) if patch.sha256 == digest), None)
     if last is None:
         return False
@@ -305,7 +300,7 @@ def _stands(tree: DiskTree, stack: Stack, entry: Entry, exclude: Sequence[str]) 
 def _beyond(stack: Stack, entries: Sequence[Entry], source: str) -> list[Entry]:
     """The patches of the series that are not applied yet; the applied ones must be its first."""
     for applied, entry in zip(stack.patches, entries, strict=False):
-        if applied.sha256 != _digest(entry):
+        if applied.sha256 != entry.sha256:
             raise RefusedError(
                 f"{applied.name} is applied, but {source} has "
                 + ("another text of it" if applied.name == entry.name else f"{entry.name} there")

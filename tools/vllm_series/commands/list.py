@@ -37,8 +37,6 @@ def command(
 
     With a tree, the series that fits it. Without one, and without --series, every series.
     """
-    import hashlib
-
     from vllm_series.parse import parse
     from vllm_series.report import as_json as rendered
     from vllm_series.report import table
@@ -60,7 +58,7 @@ def command(
     for folder in chosen:
         for entry in load(folder).entries:
             patch = parse(entry.text, entry.name)
-            is_applied = (entry.name, hashlib.sha256(entry.text).hexdigest()) in applied
+            is_applied = (entry.name, entry.sha256) in applied
             value.append(
                 {
                     "series": folder.name,

@@ -66,7 +66,7 @@ def json_option(function: _F) -> _F:
 
 
 def loudness_options(function: _F) -> _F:
-    """`-q` and `-v`, counted: -1 for quiet, 1 for verbose."""
+    """`-q` and `-v`, as the flags `quiet` and `verbose`."""
     quiet = click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
     verbose = click.option("-v", "--verbose", is_flag=True, help="Say more, such as every hunk.")
     return quiet(verbose(function))

@@ -99,10 +99,8 @@ def _series(series_dir: Path | None, name: str | None, tree: DiskTree) -> tuple[
 
 def _rows(stack: Stack, series: Series | None) -> tuple[list[tuple[str, str]], bool]:
     """Every patch with its state, and whether what is applied is not what the series has."""
-    import hashlib
-
     entries: list[Entry] = list(series.entries) if series else []
-    texts = {entry.name: hashlib.sha256(entry.text).hexdigest() for entry in entries}
+    texts = {entry.name: entry.sha256 for entry in entries}
     rows = []
     stale = False
     for number, patch in enumerate(stack.patches):
