@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from vllm_series.errors import EnvironmentRefusedError, RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 PACKAGE = "vllm"
 """The import package; every path of a patch lies in it, whatever the distribution is called."""
@@ -45,6 +45,26 @@ class Tree(Protocol):
 
     def mode(self, path: str) -> int | None:
         """The permission bits (0o644), None where there is no file."""
+
+
+class ReleaseTree(Tree, Protocol):
+    """The pristine files of one release, read-only, with a listing that costs no reading of them.
+
+    `label` names the very wheel, archive or commit that is judged.
+    """
+
+    @property
+    def release(self) -> str:
+        """The release, `0.33.0`."""
+
+    @property
+    def identity(self) -> str:
+        """What stands for all of its bytes in a cache: the hex SHA-256 of the wheel, or the like.
+        Equal only where every file is."""
+
+    def listing(self) -> Mapping[str, str]:
+        """Every file under `vllm/`, with a content digest that is equal for equal bytes in any
+        two trees of one kind (of a wheel: RECORD's hex SHA-256)."""
 
 
 @dataclass(frozen=True, slots=True)

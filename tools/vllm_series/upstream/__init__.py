@@ -1,0 +1,1 @@
+"""vLLM releases as the package index has them, read without installing anything."""
