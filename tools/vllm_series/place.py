@@ -20,11 +20,14 @@ from vllm_series.search import Search, bound_scope
 from vllm_series.verdicts import Verdict
 
 
-def place(change: FileChange, text: bytes, path: str, *, binding: bool) -> FilePlacement:
+def place(
+    change: FileChange, text: bytes, path: str, *, binding: bool, base: bytes | None = None
+) -> FilePlacement:
     """Place every hunk of `change` in `text`, the file at `path` as it is now.
 
-    `binding` says that the hunks' headings are scopes written by this tool. The change's kind is
-    not looked at: `text` is what the hunks speak of, empty for a file to be created.
+    `binding` says that the hunks' headings are scopes written by this tool. `base` is the file on
+    which the change was made, where it is at hand. The change's kind is not looked at: `text` is
+    what the hunks speak of, empty for a file to be created.
     """
     lines = io.BytesIO(text).readlines()
     if is_blob(text, change.old_id):

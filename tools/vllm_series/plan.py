@@ -74,12 +74,14 @@ def make_plan(
     *,
     present: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    base: Read | None = None,
 ) -> Plan:
     """Plan `patches` in order on the files that `read` gives.
 
     `mode` gives their permission bits, for renames, copies and changes of mode. `present` names the
     patches that the tree holds already, for `Needs:`. `exclude` takes path patterns (as `git apply
-    --exclude`) whose changes are left out.
+    --exclude`) whose changes are left out. `base` gives the files of the release that the patches
+    were made on.
     """
     overlay = Overlay(read, mode)
     plans: list[PatchPlan] = []
