@@ -72,8 +72,13 @@ def _body(source: Source, header: int, counts: list[int], fed: list[str]) -> int
             "this hunk header counts lines from line 0; the first line is 1. Make the patch again.",
         )
     index = header + 1
-    changed = False
     lines, size = source.lines, len(source.lines)
+    changed = False
+    if taken := _plain(lines, index, old, new):
+        # Nearly every hunk: there is nothing to look at line by line.
+        fed.extend([line.decode("latin-1") for line in lines[index : index + taken]])
+        index += taken
+        old, new, changed = 0, 0, True
     while old or new:
         line = lines[index] if index < size else b""
         op = line[:1]
@@ -117,6 +122,29 @@ def _body(source: Source, header: int, counts: list[int], fed: list[str]) -> int
         raise source.fail(header, "a hunk that changes nothing. Take the hunk out.")
     _refuse_overlong(source, index, header)
     return index
+
+
+def _plain(lines: list[bytes], index: int, old: int, new: int) -> int:
+    """How many lines a hunk body takes that is what its header counts and holds a change; 0 where
+    it is not, or where it has blank or unended lines or markers, which need to be looked at."""
+    ops = b"".join([line[:1] for line in lines[index : index + old + new]])
+    # The body ends where neither side has lines to come; each side's end comes closer from below.
+    taken = max(old, new)
+    while True:
+        window = ops[:taken]
+        added, removed = window.count(b"+"), window.count(b"-")
+        further = max(old + added, new + removed)
+        if further == taken:
+            break
+        taken = further
+    return (
+        taken
+        if old + added == new + removed == taken == len(window)
+        and added + removed
+        and added + removed + window.count(b" ") == taken
+        and lines[index + taken - 1].endswith(b"\n")
+        else 0
+    )
 
 
 def _check_marker(source: Source, index: int, header: int) -> None:
@@ -180,15 +208,11 @@ def _built(
     built: list[Hunk] = []
     marked = False
     for (index, counts, heading), hunk in zip(headers, hunks, strict=True):
-        ops = bytearray()
-        lines: list[bytes] = []
-        for line in hunk:
-            if line.line_type == "\\":
-                lines[-1] = lines[-1][:-1]
-                marked = True
-                continue
-            ops.append(ord(line.line_type))
-            lines.append(line.value.encode("latin-1"))
+        ops = "".join([line.line_type for line in hunk]).encode("latin-1")
+        lines = [line.value.encode("latin-1") for line in hunk]
+        if b"\\" in ops:
+            marked = True
+            ops, lines = _unmarked(ops, lines)
         read = [
             hunk.source_start,
             len(ops) - ops.count(b"+"),
@@ -206,7 +230,7 @@ def _built(
                 new_start=counts[2],
                 new_count=counts[3],
                 heading=heading,
-                ops=bytes(ops),
+                ops=ops,
                 lines=tuple(lines),
                 lineno=index + 1,
             )
@@ -215,6 +239,17 @@ def _built(
     if marked:
         _check_ends(source, built)
     return tuple(built)
+
+
+def _unmarked(ops: bytes, lines: list[bytes]) -> tuple[bytes, list[bytes]]:
+    """A hunk's body without its markers; the lines that they speak of lose their newlines."""
+    kept: list[bytes] = []
+    for op, line in zip(ops, lines, strict=True):
+        if op == ord("\\"):
+            kept[-1] = kept[-1][:-1]
+        else:
+            kept.append(line)
+    return ops.replace(b"\\", b""), kept
 
 
 def _check_order(source: Source, hunks: list[Hunk]) -> None:
