@@ -11,12 +11,17 @@ _FOLDS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
     ("line endings", lambda line: line.rstrip(b"\r\n")),
     ("white space", lambda line: b" ".join(line.split())),
 )
+_WHITE = b" \t\n\r\v\f"
 _COMMON = 8
 """A line that stands more often than this says little of the place."""
 
 
 def only_difference(wanted: Sequence[bytes], lines: Sequence[bytes]) -> str:
     """`line endings` or `white space` where `wanted` stands in `lines` but for them; else empty."""
+    # Most hunks differ in more than white space, which shows without a look at each line.
+    bare, hay = (b"".join(texts).translate(None, _WHITE) for texts in (wanted, lines))
+    if bare not in hay:
+        return ""
     for word, fold in _FOLDS:
         needle, hay = (b"\n" + b"\n".join(map(fold, texts)) + b"\n" for texts in (wanted, lines))
         if needle in hay:
@@ -27,10 +32,10 @@ def only_difference(wanted: Sequence[bytes], lines: Sequence[bytes]) -> str:
 def nearest(wanted: Sequence[bytes], lines: Sequence[bytes], expected: int) -> int:
     """Index in `lines` around which most of `wanted` stands; ties go to `expected`."""
     votes: dict[int, int] = {}
-    known: dict[bytes, list[int]] = {}
+    known: dict[bytes, list[int]] = {line: [] for line in wanted if line.strip()}
     for index, line in enumerate(lines):
-        if line.strip():
-            known.setdefault(line, []).append(index)
+        if line in known:
+            known[line].append(index)
     for index, line in enumerate(wanted):
         places = known.get(line, [])
         for place in places if len(places) <= _COMMON else ():
