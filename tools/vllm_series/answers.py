@@ -43,7 +43,10 @@ class HunkAnswer:
 @dataclass(frozen=True, slots=True)
 class FileAnswer:
     """One file change: its hunks (none for a change of a whole file) and, where the file is
-    missing, what it may have become."""
+    missing, what it may have become.
+
+    `since` is the first release in which all of an upstreamed change stands, None for a part of it.
+    """
 
     path: str
     verdict: Verdict
@@ -51,11 +54,17 @@ class FileAnswer:
     reason: str = ""
     renames: tuple[Rename, ...] = ()
     review: tuple[str, ...] = ()
+    since: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PatchAnswer:
-    """One patch. `blocked_by` names the patches that it needs and that do not fit."""
+    """One patch. `blocked_by` names the patches that it needs and that do not fit.
+
+    `base` is the release on which it was made, None where that is not known. `since` is the first
+    release that has all of an upstreamed patch, None where it has only a part. `notes` are
+    warnings that leave it clean: what could not be looked at, and why.
+    """
 
     name: str
     verdict: Verdict
@@ -64,6 +73,8 @@ class PatchAnswer:
     blocked_by: tuple[str, ...] = ()
     review: tuple[str, ...] = ()
     since: str | None = None
+    base: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def reviews(self) -> tuple[str, ...]:
@@ -96,7 +107,8 @@ class ReleaseAnswer:
 
     `series` is the folder's name, None for patches given by file. `is_supported` says that the
     series covers the release, so that what is not clean there counts. `error` is why there is no
-    answer (the index is out of reach); `patches` is empty then.
+    answer (the index is out of reach); `patches` is empty then. `notes` are warnings that hold for
+    all patches, such as a base that could not be read.
     """
 
     release: str
@@ -107,6 +119,7 @@ class ReleaseAnswer:
     patches: tuple[PatchAnswer, ...] = ()
     overlaps: tuple[Overlap, ...] = ()
     error: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def is_clean(self) -> bool:

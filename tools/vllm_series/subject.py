@@ -1,0 +1,151 @@
+"""The patches of one series as `check` judges them: parsed once, with what they make of their base.
+
+Most questions about a hunk that does not fit are answered on the release that it was made on: which
+scope it changes, what the names in it meant there, which patch in front it cannot do without. All
+of that is the same for every release that is judged, so it is worked out once, and only when the
+first hunk asks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+
+from vllm_series.contracts import contract_paths
+from vllm_series.fileplan import Read
+from vllm_series.parse import parse
+from vllm_series.patch import FileChange, Hunk, Kind, Patch
+from vllm_series.placement import is_blob
+from vllm_series.plan import PatchPlan, Plan, make_plan
+from vllm_series.scope import MODULE, Scopes
+from vllm_series.search import bound_scope, change_scope
+from vllm_series.series import Entry
+from vllm_series.steps import FileStep
+from vllm_series.trees import PACKAGE
+
+
+class Subject:
+    """A stack of patches. Raises PatchFormatError, on making, for one that cannot be read.
+
+    `bases` names the base of each patch by its name, where it is known; `read` gives the files of
+    `base`, None where they are not at hand.
+    """
+
+    def __init__(self, entries: Sequence[Entry], exclude: Sequence[str] = ()) -> None:
+        self.patches: tuple[Patch, ...] = tuple(parse(entry.text, entry.name) for entry in entries)
+        self.exclude = tuple(exclude)
+        self.bases: Mapping[str, str] = {
+            patch.name: patch.base for patch in self.patches if patch.base
+        }
+        self.read: Read | None = None
+        self._scopes: dict[tuple[str, str, int], str | None] = {}
+
+    @cached_property
+    def touched(self) -> tuple[str, ...]:
+        """Every path that judging may read, whatever the strip level, sorted."""
+        paths: set[str] = set()
+        for patch in self.patches:
+            paths.update(contract_paths(patch))
+            for change in patch.files:
+                paths.update(_possible(change))
+        return tuple(sorted(paths))
+
+    @property
+    def base(self) -> str | None:
+        """The release on which most of the patches were made."""
+        return Counter(self.bases.values()).most_common(1)[0][0] if self.bases else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the text of files is all that matters: no renames, copies or changes of mode."""
+        return all(
+            change.kind not in (Kind.RENAME, Kind.COPY)
+            and (change.kind is not Kind.MODIFY or change.old_mode == change.new_mode)
+            for patch in self.patches
+            for change in patch.files
+        )
+
+    def base_of(self, reads: Iterable[tuple[str, Read]], patch: Patch) -> str | None:
+        """The first of several releases whose files are the pre-images of `patch` by blob id."""
+        changes = [change for change in patch.files if change.kind is not Kind.CREATE]
+        if not changes or any(not change.old_id for change in changes):
+            return None
+        for version, read in reads:
+            if all(
+                any(
+                    (text := read(path)) is not None and is_blob(text, change.old_id)
+                    for path in _possible(change)
+                )
+                for change in changes
+            ):
+                return version
+        return None
+
+    # -- on the base ----------------------------------------------------------------------------
+
+    @cached_property
+    def on_base(self) -> Plan | None:
+        """All patches on their base, on top of each other; None where it is not at hand."""
+        if self.read is None:
+            return None
+        return make_plan(self.patches, self.read, exclude=self.exclude)
+
+    @cached_property
+    def _steps(self) -> dict[tuple[str, str], FileStep]:
+        return {
+            (planned.patch.name, file.path): file
+            for planned in (self.on_base.patches if self.on_base else ())
+            if planned.step
+            for file in planned.step.files
+        }
+
+    @cached_property
+    def _on_base(self) -> dict[str, PatchPlan]:
+        return {p.patch.name: p for p in (self.on_base.patches if self.on_base else ())}
+
+    def step(self, name: str, path: str) -> FileStep | None:
+        """What a patch makes of a file of the base, None where it does not fit there."""
+        return self._steps.get((name, path))
+
+    def scope(self, patch: Patch, path: str, number: int, hunk: Hunk) -> str | None:
+        """The scope that a hunk changes: its heading's where we wrote it, else as the base shows;
+        None where neither tells. `number` is 1-based in its file change."""
+        if patch.is_ours:
+            return bound_scope(hunk, binding=True)
+        key = (patch.name, path, number)
+        if key not in self._scopes:
+            self._scopes[key] = self._seen_scope(patch, path, number, hunk)
+        return self._scopes[key]
+
+    def _seen_scope(self, patch: Patch, path: str, number: int, hunk: Hunk) -> str | None:
+        step = self.step(patch.name, path)
+        planned = self._on_base.get(patch.name)
+        if step is None or planned is None or step.before is None or step.after is None:
+            return None
+        before, after = Scopes.of(step.before, path), Scopes.of(step.after, path)
+        file = next((file for file in planned.files if file.path == path), None)
+        if before is None or after is None or file is None:
+            return None
+        shift = 0
+        for at, placement in enumerate(file.placements, 1):
+            if placement.line is None:
+                return None
+            if at == number:
+                scope = change_scope(hunk, before, after, placement.line, placement.line + shift)
+                return None if scope == MODULE else scope
+            shift += placement.hunk.new_count - placement.hunk.old_count
+        return None
+
+
+def _possible(change: FileChange) -> Collection[str]:
+    """Every path of the package that a change may mean."""
+    found = []
+    for raw in dict.fromkeys((change.old_raw, change.new_raw)):
+        parts = raw.split("/") if raw else []
+        found += [
+            "/".join(parts[at:])
+            for at, part in enumerate(parts[:-1])
+            if part == PACKAGE and ".." not in parts[at:] and "" not in parts[at:]
+        ]
+    return found
