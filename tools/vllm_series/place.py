@@ -2,9 +2,9 @@
 
 A file whose blob id is the recorded pre-image takes every hunk at its recorded line. Any other file
 takes a hunk only where its context and removed lines stand to the byte, once inside the hunk's
-scope, in order and without overlap (`search`); there is no fuzz and no white space rule. Where that
-fails the answer is a verdict with a reason and the nearest place as a diff, and the file stays as
-it is.
+scope, in order and without overlap (`search`); there is no fuzz and no white space rule. With the
+base's file at hand that file's lines must lead to the same place (`threeway`). Where that fails the
+answer is a verdict with a reason and the nearest place as a diff, and the file stays as it is.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ def place(
     """Place every hunk of `change` in `text`, the file at `path` as it is now.
 
     `binding` says that the hunks' headings are scopes written by this tool. `base` is the file on
-    which the change was made, where it is at hand. The change's kind is not looked at: `text` is
-    what the hunks speak of, empty for a file to be created.
+    which the change was made, where it is at hand. With it a hunk may be `merged`, or `moved` with
+    a line, and the result holds it; without it never. The change's kind is not looked at: `text`
+    is what the hunks speak of, empty for a file to be created.
     """
     lines = io.BytesIO(text).readlines()
     if is_blob(text, change.old_id):
@@ -39,16 +40,40 @@ def place(
         )
         return FilePlacement(already, text, pristine=False)
     search = Search(lines, text, path, binding)
+    if base is None or base == text or not change.hunks:
+        return _by_text(change, search)
+    starts = _in_base(change, base, path, binding)
+    if starts is None:
+        note = f"it does not fit {path} of its base either, so the base tells nothing of its place"
+        return replace(_by_text(change, search), note=note)
+    from vllm_series.threeway import ThreeWay
+
+    return ThreeWay(search, io.BytesIO(base).readlines(), change.hunks, starts).place()
+
+
+def _by_text(change: FileChange, search: Search) -> FilePlacement:
+    """Place every hunk by its text and its scope alone."""
     placed = _in_order([search.place(hunk) for hunk in change.hunks])
     if all(placement.verdict is Verdict.APPLIED for placement in placed) and placed:
-        return FilePlacement(tuple(placed), text, pristine=False)
+        return FilePlacement(tuple(placed), search.text, pristine=False)
     if not all(p.verdict in (Verdict.EXACT, Verdict.OFFSET) for p in placed):
         return FilePlacement(tuple(placed), None, pristine=False)
-    result = splice(lines, placed)
+    result = splice(search.lines, placed)
     checked = search.confirm(result, placed)
     if any(not p.verdict.fits for p in checked):
         return FilePlacement(checked, None, pristine=False)
     return FilePlacement(checked, result, pristine=False)
+
+
+def _in_base(change: FileChange, base: bytes, path: str, binding: bool) -> list[int] | None:
+    """The 0-based lines of the base where the hunks' pre-images start; None where they do not all
+    fit there."""
+    starts = []
+    for placement in place(change, base, path, binding=binding).placements:
+        if placement.line is None or placement.verdict is Verdict.APPLIED:
+            return None
+        starts.append(placement.line - 1)
+    return starts
 
 
 def splice(lines: Sequence[bytes], placements: Sequence[Placement]) -> bytes:

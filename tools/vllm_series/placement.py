@@ -14,7 +14,9 @@ class Placement:
     """One hunk in one file.
 
     `line` is the 1-based line of the old text where the pre-image starts, `offset` how far that is
-    from the recorded line; both are None where the hunk is not placed. `scope` is the qualified
+    from the recorded line; both are None where the hunk is not placed. A hunk that only the base
+    can place (`merged`, `moved`) has no pre-image there: `line` is that of its first change, and
+    `offset` how far that has come. `scope` is the qualified
     name, None where no syntax tree was needed or there is none. `reason` is a sentence for every
     verdict that is not a placement, `candidate` the nearest place as a diff.
     """
@@ -33,30 +35,37 @@ class FilePlacement:
     """Every hunk of one file change, and the text that results when all of them are placed.
 
     `result` is None when any hunk is refused, and when some hunks stand already and others do not.
-    `pristine` says that the file's blob id is the recorded pre-image.
+    `pristine` says that the file's blob id is the recorded pre-image. `note` says why the base,
+    though at hand, was no help.
     """
 
     placements: tuple[Placement, ...]
     result: bytes | None
     pristine: bool
+    note: str = ""
 
     @property
     def verdict(self) -> Verdict:
         """The worst of the hunks', `AMBIGUOUS` where some stand already and others do not."""
         whole = worst([placement.verdict for placement in self.placements])
-        return Verdict.AMBIGUOUS if whole.fits and self.result is None else whole
+        return Verdict.AMBIGUOUS if _placed(whole) and self.result is None else whole
 
     @property
     def reason(self) -> str:
         """Why the file is refused though no single hunk is."""
         verdicts = [placement.verdict for placement in self.placements]
-        if self.result is not None or not worst(verdicts).fits:
+        if self.result is not None or not _placed(worst(verdicts)):
             return ""
         done = verdicts.count(Verdict.APPLIED)
         return (
             f"{done} of its {len(verdicts)} hunks stand in the file already, the rest do not. Put "
             "the stock file back before applying it"
         )
+
+
+def _placed(verdict: Verdict) -> bool:
+    """Whether a hunk is placed, or stands already."""
+    return verdict.fits or verdict is Verdict.MERGED
 
 
 def blob_id(text: bytes) -> str:
