@@ -157,6 +157,13 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/bench.py", *session.posargs)
 
 
+@nox.session(default=False)
+def bench_check(session: nox.Session) -> None:
+    """Speed, memory and bytes of check beside loops of git apply and patch, git am and quilt."""
+    install_project(session, "test")
+    session.run("python", "benchmarks/check", *session.posargs)
+
+
 def install_project(session: nox.Session, *groups: str) -> None:
     """The project and its dependency groups from pyproject.toml (PEP 735)."""
     project = nox.project.load_toml(ROOT / "pyproject.toml")
