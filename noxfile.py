@@ -164,6 +164,13 @@ def bench_check(session: nox.Session) -> None:
     session.run("python", "benchmarks/check", *session.posargs)
 
 
+@nox.session(default=False)
+def drift_bench(session: nox.Session) -> None:
+    """Where one-line patches land in later releases, beside git apply, patch, merge-file, wiggle."""
+    install_project(session, "test")
+    session.run("python", "benchmarks/drift", *session.posargs)
+
+
 def install_project(session: nox.Session, *groups: str) -> None:
     """The project and its dependency groups from pyproject.toml (PEP 735)."""
     project = nox.project.load_toml(ROOT / "pyproject.toml")
