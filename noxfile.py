@@ -166,7 +166,7 @@ def bench_check(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def drift_bench(session: nox.Session) -> None:
-    """Where one-line patches land in later releases, beside git apply, patch, merge-file, wiggle."""
+    """Where one-line patches land in later releases, beside git, GNU patch and wiggle."""
     install_project(session, "test")
     session.run("python", "benchmarks/drift", *session.posargs)
 
