@@ -128,6 +128,7 @@ def as_json(cells: Sequence[Cell], tools: Sequence[str]) -> list[dict[str, objec
                     **_named(own),
                     "by_name": sum(outcome.by_name for outcome in own),
                     "merged": sum(outcome.note == "merged" for outcome in own),
+                    "moved": sum(outcome.note == "moved" for outcome in own),
                     "crashed": sum(outcome.note.startswith("crash") for outcome in own),
                     "undisputed": {"samples": len(sure), **_named(sure)},
                 }

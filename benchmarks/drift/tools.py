@@ -24,7 +24,8 @@ from vllm_series.verdicts import Verdict
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The file that a tool made, None where it refused. `note` says more: `already` where it holds
-    the change to be in the file, `merged`, or how it crashed."""
+    the change to be in the file, `merged` or `moved` where only the base tells the place, or how it
+    crashed."""
 
     text: bytes | None
     note: str = ""
@@ -81,7 +82,7 @@ def _place(task: Task, own: bool, has_base: bool) -> Answer:
         return Answer(None)
     if placed.verdict is Verdict.APPLIED:
         return Answer(placed.result, "already")
-    return Answer(placed.result, "merged" if placed.verdict is Verdict.MERGED else "")
+    return Answer(placed.result, "" if placed.verdict.fits else placed.verdict.value)
 
 
 def _many(*command: str) -> Callable[[Sequence[Task], Path], list[Answer]]:
