@@ -1,20 +1,38 @@
 """Every patch on every release: where each hunk stands, with nothing installed.
 
-The runner only. It fetches what all jobs touch at once, judges one job after the other and lets the
-error of one release not hide the others. What is true of one series on one release is `judge`'s.
+The runner. It fetches what all jobs touch at once, judges one job after the other, asks the other
+releases about what does not fit, and lets the error of one release not hide the others. Answers are
+kept by content twice: for the very wheel, so that a second run reads no wheel at all, and for the
+bytes of the files that a series touches, so that releases with the same ones are judged once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from vllm_series.answers import ReleaseAnswer
+from vllm_series.answers import FileAnswer, HunkAnswer, PatchAnswer, ReleaseAnswer
+from vllm_series.blocked import Dependencies
+from vllm_series.errors import UsageError, VllmSeriesError
+from vllm_series.history import History
 from vllm_series.jobs import Job, jobs
-from vllm_series.judge import Judge
+from vllm_series.judge import Judged, blocked, judge, named, settled, settled_patch
+from vllm_series.patch import FileChange, Kind, Patch
+from vllm_series.remembered import Answers, packed, unpacked
+from vllm_series.renames import kept, likely, renames
+from vllm_series.series import Entry
+from vllm_series.subject import Subject
+from vllm_series.trees import ReleaseTree
 from vllm_series.upstream.catalog import Catalog
+from vllm_series.verdicts import Verdict
 
 __all__ = ["Job", "Store", "check", "jobs"]
+
+_BASE = re.compile(rb"(?mi)^Base:[ \t]+(?:\S+[ \t]+)?(\S+)[ \t]*\r?$")
+"""Every release that may be named as a base, also one that only the message speaks of."""
+_ASKED = (Verdict.MOVED, Verdict.AMBIGUOUS, Verdict.DRIFTED, Verdict.MISSING, Verdict.UPSTREAMED)
 
 
 class Store(Protocol):
@@ -39,17 +57,389 @@ def check(
     """Judge `jobs` in order, an answer as soon as it is known.
 
     `base` is the release on which patches were made that do not say so themselves (no `Base:`
-    trailer). `exclude` takes path patterns whose changes are left out, as for `apply`. `store`
-    keeps answers by the content they depend on. `say` is told what goes on.
+    trailer); without it the releases at hand are searched for their blob ids. `exclude` takes path
+    patterns whose changes are left out, as for `apply`. `store` keeps answers by the content they
+    depend on. `say` is told what goes on.
 
-    Raises EnvironmentRefusedError where the list of releases is out of reach; the fault of a single
-    release is in its answer.
+    Raises EnvironmentRefusedError where the list of releases is out of reach, UsageError for a
+    `base` that is none of them; the fault of a single release is in its answer.
     """
-    dates = {release.version: release.date for release in catalog.releases()}
-    judge = Judge(catalog, store=store, base=base, exclude=tuple(exclude), say=say)
-    failed = judge.prepare(jobs)
+    run = _Run(catalog, Answers(store), base, tuple(exclude), say)
+    run.prepare(jobs)
     for job in jobs:
-        shown = ReleaseAnswer(
-            job.release, job.release, dates.get(job.release), job.series, job.is_supported
+        yield run.answer(job)
+
+
+class _Run:
+    """The jobs of one call, and what they share."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        answers: Answers,
+        base: str | None,
+        exclude: tuple[str, ...],
+        say: Callable[[str], None],
+    ) -> None:
+        self._catalog, self._answers, self._say = catalog, answers, say
+        self._exclude = exclude
+        self._releases = catalog.releases()
+        self._order = {release.version: at for at, release in enumerate(self._releases)}
+        if base is not None and base not in self._order:
+            raise UsageError(f"there is no release {base} for --base. See vllm-series releases.")
+        self._base = base
+        self._failed: dict[str, VllmSeriesError] = {}
+        self._broken: dict[tuple[Entry, ...], VllmSeriesError] = {}
+        self._subjects: dict[tuple[Entry, ...], Subject] = {}
+        self._dependencies: dict[tuple[Entry, ...], Dependencies] = {}
+        self._found: dict[tuple[Entry, ...], str | None] = {}
+        self._known: dict[str, Judged] = {}
+        self._history: History | None = None
+
+    # -- what is read ---------------------------------------------------------------------------
+
+    def prepare(self, jobs: Sequence[Job]) -> None:
+        """Fetch, all at once, what the jobs without a known answer touch."""
+        self._find_known_bases(jobs)
+        wanted: dict[str, set[str]] = {}
+        for job in jobs:
+            if self._failed_to_open(job.release) or self._recall(job) is not None:
+                continue
+            subject = self._subject(job.entries)
+            if subject is None:
+                continue
+            for version in {job.release, *self._bases(job.entries)}:
+                if version in self._order:
+                    wanted.setdefault(version, set()).update(subject.touched)
+        if not wanted:
+            return
+        self._failed.update(self._catalog.prefetch(wanted, self._say))
+        self._find_bases(jobs)
+
+    def _failed_to_open(self, release: str) -> bool:
+        if release not in self._failed:
+            try:
+                self._catalog.tree(release)
+            except VllmSeriesError as error:
+                self._failed[release] = error
+        return release in self._failed
+
+    def _subject(self, entries: tuple[Entry, ...]) -> Subject | None:
+        """The patches, read once; None where they cannot be."""
+        if entries not in self._subjects and entries not in self._broken:
+            try:
+                subject = Subject(entries, self._exclude)
+            except VllmSeriesError as error:
+                self._broken[entries] = error
+                return None
+            self._subjects[entries] = subject
+            self._dependencies[entries] = Dependencies(subject)
+        return self._subjects.get(entries)
+
+    # -- bases ----------------------------------------------------------------------------------
+
+    def _bases(self, entries: tuple[Entry, ...]) -> list[str]:
+        """Every release that the patches may have been made on, oldest first."""
+        found = {
+            match.decode("ascii", "replace")
+            for entry in entries
+            for match in _BASE.findall(entry.text)
+        }
+        for extra in (self._base, self._found.get(entries)):
+            if extra is not None:
+                found.add(extra)
+        return sorted(found, key=lambda one: self._order.get(one, -1))
+
+    def _searched(self, entries: tuple[Entry, ...]) -> bool:
+        """Whether the base of a patch has to be found by its blob ids."""
+        return self._base is None and any(not _BASE.search(entry.text) for entry in entries)
+
+    def _search_key(self, jobs: Sequence[Job], entries: tuple[Entry, ...]) -> str:
+        return self._answers.key(
+            "base", _names(entries), [self._identity(job.release) for job in jobs]
         )
-        yield judge.answer(job, shown, failed.get(job.release))
+
+    def _find_known_bases(self, jobs: Sequence[Job]) -> None:
+        for entries in dict.fromkeys(job.entries for job in jobs):
+            if self._searched(entries):
+                known = self._answers.get(self._search_key(jobs, entries))
+                if known is not None:
+                    self._found[entries] = known[0]
+
+    def _find_bases(self, jobs: Sequence[Job]) -> None:
+        """Find the base of foreign patches among the releases that are judged, the newest first."""
+        for entries in dict.fromkeys(job.entries for job in jobs):
+            subject = self._subjects.get(entries)
+            if subject is None or entries in self._found or not self._searched(entries):
+                continue
+            at_hand = [
+                (version, self._catalog.tree(version).read)
+                for version in sorted(
+                    {job.release for job in jobs} - set(self._failed),
+                    key=lambda one: -self._order.get(one, -1),
+                )
+            ]
+            homes = [subject.base_of(at_hand, patch) for patch in subject.patches if not patch.base]
+            home = next((one for one in homes if one is not None), None)
+            self._found[entries] = home
+            if not self._failed:
+                self._answers.put(self._search_key(jobs, entries), [home])
+
+    def _put_on_base(self, entries: tuple[Entry, ...], subject: Subject) -> str:
+        """Give the subject its base; why there is none, where one is named but cannot be read."""
+        if subject.read is not None or not (subject.bases or self._base or self._found):
+            return ""
+        fallback = self._base or self._found.get(entries)
+        if fallback is not None:
+            subject.bases = {patch.name: patch.base or fallback for patch in subject.patches}
+        base = subject.base
+        if base is None:
+            return ""
+        if base not in self._order:
+            return f"the base {base} is not upstream, so the patches are judged without it"
+        error = self._failed.get(base)
+        if error is None:
+            try:
+                subject.read = self._catalog.tree(base).read
+                return ""
+            except VllmSeriesError as fault:
+                error = self._failed[base] = fault
+        return f"the base {base} cannot be read, so the patches are judged without it: {error}"
+
+    # -- keys -----------------------------------------------------------------------------------
+
+    def _identity(self, version: str) -> str:
+        at = self._order.get(version)
+        recorded = self._releases[at].sha256 if at is not None else None
+        try:
+            return recorded or self._catalog.tree(version).identity
+        except VllmSeriesError:
+            return "unread"
+
+    def _key(self, job: Job) -> str:
+        """Of everything that the answer of a job hangs on, as long as all of it can be read: the
+        patches, the release, its patches' bases and all releases between."""
+        places = [
+            self._order[one]
+            for one in (*self._bases(job.entries), job.release)
+            if one in self._order
+        ]
+        first, last = min(places, default=0), max(places, default=-1)
+        return self._answers.key(
+            "release",
+            self._exclude,
+            _names(job.entries),
+            (self._base, self._found.get(job.entries)),
+            self._catalog.tree(job.release).identity,
+            [
+                (one.version, self._identity(one.version), one.yanked)
+                for one in self._releases[first : last + 1]
+            ],
+        )
+
+    def _recall(self, job: Job) -> Judged | None:
+        key = self._key(job)
+        if key not in self._known:
+            value = self._answers.get(key)
+            if value is None:
+                return None
+            try:
+                self._known[key] = Judged(*unpacked(value))
+            except (ValueError, TypeError, KeyError):
+                return None
+        return self._known[key]
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def answer(self, job: Job) -> ReleaseAnswer:
+        """The answer of one job; a fault is told in it."""
+        at = self._order.get(job.release)
+        shown = ReleaseAnswer(
+            job.release,
+            job.release,
+            self._releases[at].date if at is not None else None,
+            job.series,
+            job.is_supported,
+        )
+        try:
+            if (error := self._failed.get(job.release)) is not None:
+                raise error
+            tree = self._catalog.tree(job.release)
+            known = self._recall(job)
+            if known is None:
+                return self._judged(job, tree, replace(shown, label=tree.label))
+            return replace(shown, label=tree.label, patches=known.patches, overlaps=known.overlaps)
+        except VllmSeriesError as error:
+            return replace(shown, error=str(error))
+
+    def _judged(self, job: Job, tree: ReleaseTree, shown: ReleaseAnswer) -> ReleaseAnswer:
+        subject = self._subject(job.entries)
+        if subject is None:
+            raise self._broken[job.entries]
+        lacking = self._put_on_base(job.entries, subject)
+        present: tuple[str, ...] = ()
+        while True:
+            judged = self._looked_at(job, subject, tree, present, bool(lacking))
+            patches = [self._asked(subject, job.release, answer) for answer in judged.patches]
+            gone = {one.name for one in patches if one.verdict is Verdict.UPSTREAMED}
+            again = [
+                need
+                for one in patches
+                for need in one.blocked_by
+                if named(need, gone) and need not in present
+            ]
+            if not again:
+                break
+            present += tuple(again)
+        patches = blocked(subject, self._dependencies[job.entries], patches)
+        patches = [self._renamed(subject, tree, answer) for answer in patches]
+        result = Judged(tuple(patches), judged.overlaps)
+        notes = [lacking] if lacking else []
+        unread = self._history.unread if self._history else {}
+        notes += [
+            f"{version} cannot be asked since when a hunk is upstream: {error}"
+            for version, error in unread.items()
+        ]
+        if not notes:
+            self._answers.put(self._key(job), packed(result.patches, result.overlaps))
+        return replace(shown, patches=result.patches, overlaps=result.overlaps, notes=tuple(notes))
+
+    def _looked_at(
+        self,
+        job: Job,
+        subject: Subject,
+        tree: ReleaseTree,
+        present: tuple[str, ...],
+        alone: bool,
+    ) -> Judged:
+        """What the release's own files say, once for each set of them."""
+        listing = tree.listing()
+        before: Mapping[str, str] = {}
+        if subject.base is not None and subject.read is not None:
+            before = self._catalog.tree(subject.base).listing()
+        key = self._answers.key(
+            "files",
+            self._exclude,
+            _names(job.entries),
+            sorted(subject.bases.items()),
+            present,
+            [(path, listing.get(path), before.get(path)) for path in subject.touched],
+            None if subject.is_plain else tree.identity,
+        )
+        value = None if alone else self._answers.get(key)
+        if value is not None:
+            try:
+                return Judged(*unpacked(value))
+            except (ValueError, TypeError, KeyError):
+                pass
+        judged = judge(subject, tree, present)
+        if not alone:
+            self._answers.put(key, packed(judged.patches, judged.overlaps))
+        return judged
+
+    # -- what other releases say ----------------------------------------------------------------
+
+    def _asked(self, subject: Subject, release: str, answer: PatchAnswer) -> PatchAnswer:
+        """A patch after the releases since its base were asked about what does not fit."""
+        base = answer.base
+        if base is None or not any(
+            part in _ASKED
+            for file in answer.files
+            for part in (file.verdict, *(hunk.verdict for hunk in file.hunks))
+        ):
+            return answer
+        if self._history is None:
+            self._history = History(self._catalog, self._say)
+        releases = self._history.after(base, release)
+        if not releases:
+            return answer
+        self._history.prepare(releases, subject.touched)
+        patch = next(one for one in subject.patches if one.name == answer.name)
+        changes = {path: change for change, path in subject.paths(patch)}
+        files = tuple(
+            self._asked_file(subject, patch, changes.get(file.path), file, releases)
+            for file in answer.files
+        )
+        answer = settled_patch(replace(answer, files=files))
+        sinces = [file.since for file in files]
+        if answer.verdict is Verdict.UPSTREAMED and all(sinces):
+            since = max((one for one in sinces if one), key=lambda one: self._order[one])
+            answer = replace(answer, since=since)
+        return answer
+
+    def _asked_file(
+        self,
+        subject: Subject,
+        patch: Patch,
+        change: FileChange | None,
+        file: FileAnswer,
+        releases: Sequence[str],
+    ) -> FileAnswer:
+        history = self._history
+        if change is None or history is None:
+            return file
+        if change.kind is not Kind.MODIFY:
+            if file.verdict not in _ASKED:
+                return file
+            found = history.merged(subject, patch, change, file.path, 0, releases)
+            if found is None:
+                return file
+            reason = _hidden(found.since) if found.hidden else file.reason
+            whole = tuple(
+                replace(hunk, verdict=Verdict.UPSTREAMED, since=found.since, reason=reason)
+                for hunk in file.hunks
+            )
+            return replace(
+                file, verdict=Verdict.UPSTREAMED, hunks=whole, since=found.since, reason=reason
+            )
+        hunks: list[HunkAnswer] = []
+        for hunk in file.hunks:
+            if hunk.verdict in _ASKED:
+                found = history.merged(subject, patch, change, file.path, hunk.number, releases)
+                if found is not None:
+                    reason = _hidden(found.since) if found.hidden else ""
+                    hunk = replace(
+                        hunk, verdict=Verdict.UPSTREAMED, since=found.since, reason=reason
+                    )
+            hunks.append(hunk)
+        file = settled(replace(file, hunks=tuple(hunks)))
+        sinces = [hunk.since for hunk in file.hunks]
+        if file.verdict is Verdict.UPSTREAMED and all(sinces):
+            since = max((one for one in sinces if one), key=lambda one: self._order[one])
+            file = replace(file, since=since)
+        return file
+
+    def _renamed(self, subject: Subject, tree: ReleaseTree, answer: PatchAnswer) -> PatchAnswer:
+        """A patch whose missing files name what they may have become."""
+        if not any(file.verdict is Verdict.MISSING for file in answer.files):
+            return answer
+        patch = next(one for one in subject.patches if one.name == answer.name)
+        changes = {path: change for change, path in subject.paths(patch)}
+        listing = tree.listing()
+        before: Mapping[str, str] | None = None
+        if subject.base is not None and subject.read is not None:
+            before = self._catalog.tree(subject.base).listing()
+        files = []
+        for file in answer.files:
+            if file.verdict is Verdict.MISSING:
+                paths = likely(file.path, listing, before)
+                self._catalog.prefetch({tree.release: paths}, self._say)
+                texts = {path: tree.read(path) or b"" for path in paths}
+                text = subject.read(file.path) if subject.read else None
+                if text is not None:
+                    found = renames(text, texts)
+                else:
+                    change = changes.get(file.path)
+                    shown = [line for hunk in (change.hunks if change else ()) for line in hunk.pre]
+                    found = kept(shown, texts)
+                file = replace(file, renames=found)
+            files.append(file)
+        return replace(answer, files=tuple(files))
+
+
+def _names(entries: tuple[Entry, ...]) -> list[tuple[str, str]]:
+    return [(entry.name, entry.sha256) for entry in entries]
+
+
+def _hidden(since: str) -> str:
+    return f"upstream has had it since {since}, under a later change of the same lines"

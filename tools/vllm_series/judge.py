@@ -1,89 +1,268 @@
-"""One series on one release: from the plan to an answer."""
+"""One series on one release: what the plan says, in the words of an answer, and what it means.
+
+Only the files of the release and of the base are looked at. What other releases have to say about
+a hunk that does not fit comes afterwards (`history`), and then which patches fell with which.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from vllm_series.answers import FileAnswer, HunkAnswer, PatchAnswer, ReleaseAnswer
-from vllm_series.errors import VllmSeriesError
-from vllm_series.fileplan import FilePlan
+from vllm_series.answers import FileAnswer, HunkAnswer, Overlap, PatchAnswer
+from vllm_series.bindings import Source
+from vllm_series.blocked import Dependencies, written
+from vllm_series.contracts import broken
+from vllm_series.fileplan import FilePlan, Read
+from vllm_series.overlaps import overlaps
+from vllm_series.patch import FileChange, Kind, Patch
 from vllm_series.plan import PatchPlan, make_plan
-from vllm_series.series import Entry
-from vllm_series.subject import Subject
+from vllm_series.review import facts, review
+from vllm_series.scope import is_python, parse_error
+from vllm_series.steps import FileStep
+from vllm_series.subject import Subject, fitted
+from vllm_series.upstreamed import Standing, standing, whole_standing
+from vllm_series.verdicts import Verdict, worst
 
-if TYPE_CHECKING:
-    from vllm_series.check import Store
-    from vllm_series.jobs import Job
-    from vllm_series.upstream.catalog import Catalog
-
-
-class Judge:
-    """Judges jobs on the releases of one catalog."""
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        *,
-        store: Store | None,
-        base: str | None,
-        exclude: tuple[str, ...],
-        say: Callable[[str], None],
-    ) -> None:
-        self._catalog, self._store, self._base = catalog, store, base
-        self._exclude, self._say = exclude, say
-        self._subjects: dict[tuple[Entry, ...], Subject] = {}
-
-    def prepare(self, jobs: Sequence[Job]) -> Mapping[str, VllmSeriesError]:
-        """Fetch what the jobs touch; the error of each release that cannot be read."""
-        wanted: dict[str, set[str]] = {}
-        for job in jobs:
-            subject = self._subject(job.entries)
-            wanted.setdefault(job.release, set()).update(subject.touched)
-            if subject.base:
-                wanted.setdefault(subject.base, set()).update(subject.touched)
-        known = {release.version for release in self._catalog.releases()}
-        return self._catalog.prefetch({v: p for v, p in wanted.items() if v in known}, self._say)
-
-    def answer(
-        self, job: Job, shown: ReleaseAnswer, error: VllmSeriesError | None
-    ) -> ReleaseAnswer:
-        """The answer of one job."""
-        if error:
-            return replace(shown, error=str(error))
-        try:
-            tree = self._catalog.tree(job.release)
-            subject = self._subject(job.entries)
-            base = self._catalog.tree(subject.base).read if subject.base else None
-            plan = make_plan(
-                subject.patches, tree.read, tree.mode, exclude=self._exclude, base=base
-            )
-        except VllmSeriesError as fault:
-            return replace(shown, error=str(fault))
-        return replace(
-            shown, label=tree.label, patches=tuple(_patch(judged) for judged in plan.patches)
-        )
-
-    def _subject(self, entries: tuple[Entry, ...]) -> Subject:
-        if entries not in self._subjects:
-            self._subjects[entries] = Subject(entries, self._exclude)
-        return self._subjects[entries]
+_PLACED = (Verdict.EXACT, Verdict.OFFSET)
 
 
-def _patch(planned: PatchPlan) -> PatchAnswer:
-    return PatchAnswer(
-        planned.patch.name,
-        planned.verdict,
-        tuple(_file(file) for file in planned.files),
-        planned.reason,
-        base=planned.patch.base,
+class Files(Protocol):
+    """What is asked of a release's tree."""
+
+    def read(self, path: str) -> bytes | None:
+        """The whole file, None where there is none."""
+
+    def mode(self, path: str) -> int | None:
+        """The permission bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one release's own files say."""
+
+    patches: tuple[PatchAnswer, ...]
+    overlaps: tuple[Overlap, ...]
+
+
+def judge(subject: Subject, tree: Files, present: Sequence[str] = ()) -> Judged:
+    """Judge every patch on top of those in front that fit. `present` names patches that the stock
+    release has in another form, so that those that need them are not blocked."""
+    plan = make_plan(
+        subject.patches,
+        tree.read,
+        tree.mode,
+        present=present,
+        exclude=subject.exclude,
+        base=subject.read,
     )
+    done = set(present)
+    answers = []
+    for planned in plan.patches:
+        answers.append(_patch(subject, planned, tree.read, done))
+        if not planned.refused:
+            done.add(planned.patch.name)
+    here = [
+        written(file, planned)
+        for planned in plan.patches
+        for file in planned.files
+        if file.change.hunks
+    ]
+    return Judged(tuple(answers), overlaps(here))
 
 
-def _file(file: FilePlan) -> FileAnswer:
-    hunks = tuple(
+def is_lost(answer: PatchAnswer) -> bool:
+    """Whether a patch leaves nothing behind that later ones could stand on: it does not fit, and
+    the release does not have all of it either."""
+    if answer.verdict is Verdict.UPSTREAMED:
+        return any(file.verdict is not Verdict.UPSTREAMED for file in answer.files) or any(
+            hunk.verdict is not Verdict.UPSTREAMED for file in answer.files for hunk in file.hunks
+        )
+    return answer.verdict not in (*_PLACED, Verdict.APPLIED, Verdict.MERGED)
+
+
+def settled(file: FileAnswer, planned: Verdict | None = None) -> FileAnswer:
+    """The file's verdict after its hunks' were looked at again."""
+    words = [hunk.verdict for hunk in file.hunks]
+    if Verdict.UPSTREAMED not in words:
+        return file if planned is None else replace(file, verdict=planned)
+    done = words.count(Verdict.UPSTREAMED)
+    reason = ""
+    if done < len(words):
+        reason = f"upstream has {done} of its {len(words)} hunks"
+    return replace(file, verdict=worst(words), reason=reason)
+
+
+def settled_patch(answer: PatchAnswer) -> PatchAnswer:
+    """The patch's verdict after its files' were looked at again."""
+    words = [file.verdict for file in answer.files]
+    parts = [hunk.verdict for file in answer.files for hunk in file.hunks] or words
+    if Verdict.UPSTREAMED not in (*words, *parts):
+        return answer
+    verdict = worst(words)
+    reason = ""
+    if verdict is Verdict.UPSTREAMED and any(word is not verdict for word in (*words, *parts)):
+        reason = f"upstream has {parts.count(verdict)} of its {len(parts)} hunks, not the rest"
+    return replace(answer, verdict=verdict, reason=reason)
+
+
+def blocked(
+    subject: Subject, on: Dependencies, answers: Sequence[PatchAnswer]
+) -> list[PatchAnswer]:
+    """Say of every hunk that does not fit whether a lost patch in front is to blame."""
+    result: list[PatchAnswer] = []
+    lost: set[str] = set()
+    for answer in answers:
+        by: list[str] = list(answer.blocked_by)
+        files = []
+        for file in answer.files:
+            hunks = []
+            for hunk in file.hunks:
+                stands_on = (
+                    on.of(answer.name, hunk.path, hunk.number, lost)
+                    if lost and hunk.verdict in (Verdict.DRIFTED, Verdict.AMBIGUOUS, Verdict.MOVED)
+                    else ()
+                )
+                if stands_on:
+                    by += stands_on
+                    reason = f"it stands on lines of {' and '.join(stands_on)}, which do not fit"
+                    if len(stands_on) == 1:
+                        reason = f"it stands on lines of {stands_on[0]}, which does not fit"
+                    hunk = replace(hunk, verdict=Verdict.BLOCKED, reason=reason)
+                hunks.append(hunk)
+            if any(hunk.verdict is Verdict.BLOCKED for hunk in hunks):
+                file = replace(file, verdict=Verdict.BLOCKED, hunks=tuple(hunks))
+            files.append(file)
+        if by:
+            answer = replace(
+                answer,
+                verdict=Verdict.BLOCKED,
+                files=tuple(files),
+                blocked_by=tuple(dict.fromkeys(by)),
+            )
+        if is_lost(answer):
+            lost.add(answer.name)
+        result.append(answer)
+    return result
+
+
+def _patch(subject: Subject, planned: PatchPlan, read: Read, done: set[str]) -> PatchAnswer:
+    patch = planned.patch
+    needs = [need for need in patch.trailer("Needs") if not named(need, done)]
+    files = [_file(subject, patch, file, read) for file in planned.files]
+    notes = list(planned.notes)
+    lines: list[str] = []
+    if planned.step is not None and planned.verdict in _PLACED:
+        by_path = {step.path: step for step in planned.step.files}
+        files = [
+            _reviewed(subject, patch, file, answer, by_path.get(file.path), notes)
+            for file, answer in zip(planned.files, files, strict=True)
+        ]
+        for contract in broken(patch, read):
+            text = f"contract {contract.value}: {contract.found}"
+            if contract.unread:
+                notes.append(f"{patch.name}: not reviewed: {text}")
+            else:
+                lines.append(text)
+    answer = PatchAnswer(
+        patch.name,
+        planned.verdict,
+        tuple(files),
+        planned.reason,
+        tuple(needs) if planned.verdict is Verdict.BLOCKED else (),
+        tuple(lines),
+        base=subject.bases.get(patch.name),
+        notes=tuple(notes),
+    )
+    return settled_patch(answer)
+
+
+def named(need: str, names: set[str]) -> bool:
+    """Whether a `Needs:` trailer names one of `names`, with or without its ending."""
+    return any(need in (name, name.rsplit(".", 1)[0]) for name in names)
+
+
+def _file(subject: Subject, patch: Patch, file: FilePlan, read: Read) -> FileAnswer:
+    hunks = [
         HunkAnswer(file.path, number, p.verdict, p.line, p.offset, p.scope, p.reason, p.candidate)
         for number, p in enumerate(file.placements, 1)
+    ]
+    change = file.change
+    if change.kind is not Kind.MODIFY and file.verdict is Verdict.APPLIED:
+        old, new = sides(change, file.path)
+        stock = whole_standing(change, old, new, read) is Standing.RESULT
+        verdict = Verdict.UPSTREAMED if stock else Verdict.APPLIED
+        whole = tuple(replace(hunk, verdict=verdict) for hunk in hunks)
+        return FileAnswer(file.path, verdict, whole, file.reason)
+    text = read(file.path)
+    hunks = [
+        _applied(subject, patch, file, hunk, text) if hunk.verdict is Verdict.APPLIED else hunk
+        for hunk in hunks
+    ]
+    answer = FileAnswer(file.path, file.verdict, tuple(hunks), file.reason)
+    if all(hunk.verdict is Verdict.APPLIED for hunk in hunks) and file.verdict is Verdict.APPLIED:
+        return answer
+    words = [hunk.verdict for hunk in hunks]
+    if file.verdict is Verdict.APPLIED and Verdict.UPSTREAMED not in words:
+        return replace(answer, verdict=worst(words) if words else file.verdict)
+    return settled(answer)
+
+
+def _applied(
+    subject: Subject, patch: Patch, file: FilePlan, hunk: HunkAnswer, text: bytes | None
+) -> HunkAnswer:
+    """A hunk whose result stands: upstream's own, that of a patch in front, or text like it."""
+    placed = file.placements[hunk.number - 1].hunk
+    scope = subject.scope(patch, file.path, hunk.number, placed)
+    stands = Standing.NEITHER
+    if text is not None:
+        stands = standing(placed, text, file.path, scope, binding=patch.is_ours)
+    if stands is Standing.RESULT:
+        return replace(hunk, verdict=Verdict.UPSTREAMED, scope=hunk.scope or scope)
+    if text is not None and b"".join(placed.post) in text:
+        where = f"not in {scope}" if scope else "where nothing proves that it is the place"
+        return replace(
+            hunk, verdict=Verdict.MOVED, reason=f"its result stands in the file, but {where}"
+        )
+    return replace(hunk, reason="a patch in front of it writes the same lines")
+
+
+def sides(change: FileChange, path: str) -> tuple[str | None, str | None]:
+    """Old and new path of a change in the tree, as the strip level of `path` has it."""
+    raw = change.new_raw or change.old_raw or ""
+    return change.paths(raw.count("/") - path.count("/"))
+
+
+def _reviewed(
+    subject: Subject,
+    patch: Patch,
+    file: FilePlan,
+    answer: FileAnswer,
+    step: FileStep | None,
+    notes: list[str],
+) -> FileAnswer:
+    if step is None or step.before is None or step.after is None or not is_python(file.path):
+        return answer
+    on_base = subject.step(patch.name, file.path)
+    if file.pristine or (on_base is not None and on_base.before == step.before):
+        # The same text as on its base, so it means the same.
+        return answer
+    after = Source.of(step.after, file.path)
+    if after is None:
+        why = parse_error(step.after)
+        if parse_error(step.before) is None:
+            return replace(answer, review=(f"{file.path} does not parse with it: {why}",))
+        notes.append(f"{patch.name}: {file.path} is not reviewed, it does not parse here: {why}")
+        return answer
+    found = review(
+        file.path,
+        facts(fitted(file), after),
+        subject.facts(patch.name, file.path),
     )
-    return FileAnswer(file.path, file.verdict, hunks, file.reason)
+    return replace(
+        answer,
+        hunks=tuple(
+            replace(hunk, review=reasons) for hunk, reasons in zip(answer.hunks, found, strict=True)
+        ),
+    )

@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
+from vllm_series.bindings import Source
 from vllm_series.contracts import contract_paths
-from vllm_series.fileplan import Read
+from vllm_series.fileplan import FilePlan, Read
 from vllm_series.parse import parse
-from vllm_series.patch import FileChange, Hunk, Kind, Patch
+from vllm_series.patch import FileChange, Hunk, Kind, Patch, strip_level
 from vllm_series.placement import is_blob
 from vllm_series.plan import PatchPlan, Plan, make_plan
+from vllm_series.review import Facts, Fitted, facts
 from vllm_series.scope import MODULE, Scopes
 from vllm_series.search import bound_scope, change_scope
 from vllm_series.series import Entry
@@ -28,8 +30,8 @@ from vllm_series.trees import PACKAGE
 class Subject:
     """A stack of patches. Raises PatchFormatError, on making, for one that cannot be read.
 
-    `bases` names the base of each patch by its name, where it is known; `read` gives the files of
-    `base`, None where they are not at hand.
+    `bases` names the base of each patch by its name, where it is known. `read` gives the files of
+    `base`, None where they are not at hand; both are set before the first question.
     """
 
     def __init__(self, entries: Sequence[Entry], exclude: Sequence[str] = ()) -> None:
@@ -39,6 +41,7 @@ class Subject:
             patch.name: patch.base for patch in self.patches if patch.base
         }
         self.read: Read | None = None
+        self._facts: dict[tuple[str, str], Facts | None] = {}
         self._scopes: dict[tuple[str, str, int], str | None] = {}
 
     @cached_property
@@ -82,6 +85,15 @@ class Subject:
                 return version
         return None
 
+    def paths(self, patch: Patch) -> tuple[tuple[FileChange, str], ...]:
+        """Every change of a patch with its path in the tree, the new one for a rename."""
+        strip = 1
+        if not patch.is_ours:
+            read = self.read
+            strip = strip_level(patch.files, lambda path: bool(read and read(path) is not None))
+        sides = [(change, *change.paths(strip)) for change in patch.files]
+        return tuple((change, path) for change, old, new in sides if (path := new or old))
+
     # -- on the base ----------------------------------------------------------------------------
 
     @cached_property
@@ -104,9 +116,27 @@ class Subject:
     def _on_base(self) -> dict[str, PatchPlan]:
         return {p.patch.name: p for p in (self.on_base.patches if self.on_base else ())}
 
+    def planned(self, name: str) -> PatchPlan | None:
+        """A patch on its base, None where that is not at hand."""
+        return self._on_base.get(name)
+
     def step(self, name: str, path: str) -> FileStep | None:
         """What a patch makes of a file of the base, None where it does not fit there."""
         return self._steps.get((name, path))
+
+    def facts(self, name: str, path: str) -> Facts | None:
+        """What a review knows of a patched file of the base, None where the patch does not fit."""
+        if (name, path) not in self._facts:
+            self._facts[name, path] = self._seen_facts(name, path)
+        return self._facts[name, path]
+
+    def _seen_facts(self, name: str, path: str) -> Facts | None:
+        planned, step = self.planned(name), self.step(name, path)
+        if planned is None or step is None or step.after is None:
+            return None
+        file = next((file for file in planned.files if file.path == path), None)
+        after = Source.of(step.after, path)
+        return facts(fitted(file), after) if file is not None and after is not None else None
 
     def scope(self, patch: Patch, path: str, number: int, hunk: Hunk) -> str | None:
         """The scope that a hunk changes: its heading's where we wrote it, else as the base shows;
@@ -136,6 +166,11 @@ class Subject:
                 return None if scope == MODULE else scope
             shift += placement.hunk.new_count - placement.hunk.old_count
         return None
+
+
+def fitted(file: FilePlan) -> list[Fitted]:
+    """The hunks of a file change that is placed, for a review."""
+    return [Fitted(p.hunk, p.line) for p in file.placements if p.line is not None]
 
 
 def _possible(change: FileChange) -> Collection[str]:

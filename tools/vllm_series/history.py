@@ -1,0 +1,106 @@
+"""What the releases between a patch's base and the one judged have to say about a hunk.
+
+They are asked only for hunks that do not fit or that the release has already, in order, and every
+file only once: most releases hold most files as the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from vllm_series.errors import VllmSeriesError
+from vllm_series.judge import sides
+from vllm_series.patch import FileChange, Kind, Patch
+from vllm_series.subject import Subject
+from vllm_series.trees import ReleaseTree
+from vllm_series.upstream.catalog import Catalog
+from vllm_series.upstreamed import Merged, Standing, merged, standing, whole_standing
+
+
+class History:
+    """The releases of one catalog and which side of a hunk each of them has."""
+
+    def __init__(self, catalog: Catalog, say: Callable[[str], None]) -> None:
+        self._catalog, self._say = catalog, say
+        self._releases = catalog.releases()
+        self._order = {release.version: at for at, release in enumerate(self._releases)}
+        self._known: dict[tuple[object, ...], Standing] = {}
+        self._fetched: set[tuple[str, str]] = set()
+        self.unread: dict[str, VllmSeriesError] = {}
+        """Releases that could not be asked."""
+
+    def after(self, base: str, release: str) -> tuple[str, ...]:
+        """Every final release that is not withdrawn after `base` up to `release`, which is always
+        among them; none where `release` is not the later one or either is unknown."""
+        first, last = self._order.get(base), self._order.get(release)
+        if first is None or last is None or last <= first:
+            return ()
+        between = self._releases[first + 1 : last]
+        return (
+            *(one.version for one in between if not one.yanked and not one.prerelease),
+            release,
+        )
+
+    def prepare(self, releases: Sequence[str], paths: Sequence[str]) -> None:
+        """Fetch what the questions that follow need, all at once."""
+        wanted = {
+            release: [path for path in paths if (release, path) not in self._fetched]
+            for release in releases
+            if release not in self.unread
+        }
+        wanted = {release: missing for release, missing in wanted.items() if missing}
+        if wanted:
+            self.unread.update(self._catalog.prefetch(wanted, self._say))
+            self._fetched |= {(release, path) for release in wanted for path in wanted[release]}
+
+    def merged(
+        self,
+        subject: Subject,
+        patch: Patch,
+        change: FileChange,
+        path: str,
+        number: int,
+        releases: Sequence[str],
+    ) -> Merged | None:
+        """Since when a hunk (1-based `number`; 0 for the whole file) is upstream in the last of
+        `releases`; None where it is not."""
+        stands = []
+        for release in releases:
+            if release in self.unread:
+                continue
+            try:
+                tree = self._catalog.tree(release)
+                stands.append((release, self._standing(subject, patch, change, path, number, tree)))
+            except VllmSeriesError as error:
+                self.unread[release] = error
+        return merged(stands)
+
+    def _standing(
+        self,
+        subject: Subject,
+        patch: Patch,
+        change: FileChange,
+        path: str,
+        number: int,
+        tree: ReleaseTree,
+    ) -> Standing:
+        old, new = sides(change, path)
+        listing = tree.listing()
+        key = (
+            patch.text,
+            path,
+            number,
+            *(listing.get(side) if side else None for side in (old, new, path)),
+        )
+        if key not in self._known:
+            if change.kind is not Kind.MODIFY:
+                found = whole_standing(change, old, new, tree.read)
+            else:
+                text = tree.read(path) if number else None
+                found = Standing.NEITHER
+                if text is not None:
+                    hunk = change.hunks[number - 1]
+                    scope = subject.scope(patch, path, number, hunk)
+                    found = standing(hunk, text, path, scope, binding=patch.is_ours)
+            self._known[key] = found
+        return self._known[key]
