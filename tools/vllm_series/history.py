@@ -101,6 +101,13 @@ class History:
                 if text is not None:
                     hunk = change.hunks[number - 1]
                     scope = subject.scope(patch, path, number, hunk)
-                    found = standing(hunk, text, path, scope, binding=patch.is_ours)
+                    found = standing(
+                        hunk,
+                        text,
+                        path,
+                        scope,
+                        binding=patch.is_ours,
+                        result_id=change.new_id,
+                    )
             self._known[key] = found
         return self._known[key]

@@ -217,7 +217,14 @@ def _applied(
     scope = subject.scope(patch, file.path, hunk.number, placed)
     stands = Standing.NEITHER
     if text is not None:
-        stands = standing(placed, text, file.path, scope, binding=patch.is_ours)
+        stands = standing(
+            placed,
+            text,
+            file.path,
+            scope,
+            binding=patch.is_ours,
+            result_id=file.change.new_id,
+        )
     if stands is Standing.RESULT:
         return replace(hunk, verdict=Verdict.UPSTREAMED, scope=hunk.scope or scope)
     if text is not None and b"".join(placed.post) in text:

@@ -191,8 +191,8 @@ def _rewritten(now: Function | None, then: Function | None) -> Iterator[str]:
     """Whether the function around the hunk still is the one of the base."""
     if now is None or then is None:
         return
-    if now.name == then.name and not _serves(then.signature, now.signature):
-        yield f"{now.name} takes {now.signature} here, {then.signature} on its base"
+    if now.name == then.name:
+        yield from _parameters_changed(then, now)
     size = then.lines.total()
     if size >= _SMALL:
         kept = 100 * (then.lines & now.lines).total() // size
@@ -200,15 +200,19 @@ def _rewritten(now: Function | None, then: Function | None) -> Iterator[str]:
             yield f"{now.name} is rewritten: {kept} % of its lines on the base are left"
 
 
-def _serves(old: str, new: str) -> bool:
-    """Whether code written for the old parameters finds them in the new ones: all of them, in
-    order, and what is new among them has a default."""
-    before, after = _parameters(old), _parameters(new)
-    rest = iter(after)
-    if not all(any(word == other for other in rest) for word in before):
-        return False
-    more = Counter(after) - Counter(before)
-    return all(word.endswith("=...") or word[:1] in "*/" for word in more)
+def _parameters_changed(then: Function, now: Function) -> Iterator[str]:
+    """What code written for the old parameters does not find in the new ones. Parameters that are
+    new are no matter where they have a default."""
+    before, after = _parameters(then.signature), _parameters(now.signature)
+    lost = [word for word in before if word not in after]
+    more = [word for word in after if word not in before]
+    asked = [word for word in more if not word.endswith("=...") and word[:1] not in "*/"]
+    if lost:
+        yield f"{now.name} has no parameter {', '.join(lost)} here, as it has on its base"
+    if asked:
+        yield f"{now.name} has a parameter {', '.join(asked)} here that it has not on its base"
+    if not lost and not asked and [word for word in after if word in before] != before:
+        yield f"{now.name} has its parameters in another order than on its base"
 
 
 def _parameters(signature: str) -> list[str]:

@@ -20,7 +20,7 @@ from vllm_series.patch import FileChange, Hunk, Kind, Patch, strip_level
 from vllm_series.placement import is_blob
 from vllm_series.plan import PatchPlan, Plan, make_plan
 from vllm_series.review import Facts, Fitted, facts
-from vllm_series.scope import MODULE, Scopes
+from vllm_series.scope import Scopes
 from vllm_series.search import bound_scope, change_scope
 from vllm_series.series import Entry
 from vllm_series.steps import FileStep
@@ -163,7 +163,7 @@ class Subject:
                 return None
             if at == number:
                 scope = change_scope(hunk, before, after, placement.line, placement.line + shift)
-                return None if scope == MODULE else scope
+                return scope
             shift += placement.hunk.new_count - placement.hunk.old_count
         return None
 

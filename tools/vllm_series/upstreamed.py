@@ -15,6 +15,8 @@ from enum import Enum
 
 from vllm_series.fileplan import Read
 from vllm_series.patch import FileChange, Hunk, Kind
+from vllm_series.placement import is_blob
+from vllm_series.scope import MODULE
 from vllm_series.search import Search
 
 
@@ -40,12 +42,24 @@ class Merged:
     hidden: bool
 
 
-def standing(hunk: Hunk, text: bytes, path: str, scope: str | None, *, binding: bool) -> Standing:
+def standing(
+    hunk: Hunk,
+    text: bytes,
+    path: str,
+    scope: str | None,
+    *,
+    binding: bool,
+    result_id: str | None = None,
+) -> Standing:
     """Which side of `hunk` stands in the stock file `text`, inside `scope` where that is known.
 
-    Without a scope git's heading (unless `binding`) must not name another definition, and the
-    result must show two lines that are not blank: a single line is no proof of a place.
+    Without a scope git's heading (unless `binding`) must not name another definition. Outside of
+    all functions the result must show two lines that are not blank: a single line is no proof of
+    a place. `result_id` is the blob id that the patch recorded for its result: a file that is that
+    to the byte needs no other proof.
     """
+    if is_blob(text, result_id):
+        return Standing.RESULT
     pre, post = b"".join(hunk.pre), b"".join(hunk.post)
     has_pre, has_post = bool(pre) and pre in text, bool(post) and post in text
     if not has_pre and not has_post:
@@ -59,11 +73,10 @@ def standing(hunk: Hunk, text: bytes, path: str, scope: str | None, *, binding: 
     lines = [
         line for line in search.matches(hunk.post, undo) if search.admits_post(hunk, line, scope)
     ]
-    if scope is None:
-        if sum(1 for line in hunk.post if line.strip()) < 2:
-            return Standing.NEITHER
-        if not binding:
-            lines = [line for line in lines if not search.contradicts_hint(undo, line)]
+    if scope in (None, MODULE) and sum(1 for line in hunk.post if line.strip()) < 2:
+        return Standing.NEITHER
+    if scope is None and not binding:
+        lines = [line for line in lines if not search.contradicts_hint(undo, line)]
     return Standing.RESULT if lines else Standing.NEITHER
 
 
