@@ -13,15 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from vllm_series.answers import FileAnswer, HunkAnswer, PatchAnswer, ReleaseAnswer
+from vllm_series.answers import ReleaseAnswer
 from vllm_series.blocked import Dependencies
 from vllm_series.errors import UsageError, VllmSeriesError
 from vllm_series.history import History
 from vllm_series.jobs import Job, jobs
-from vllm_series.judge import Judged, blocked, judge, named, settled, settled_patch
-from vllm_series.patch import FileChange, Kind, Patch
+from vllm_series.judge import Judged, blocked, judge, named
 from vllm_series.remembered import Answers, packed, unpacked
-from vllm_series.renames import kept, likely, renames
+from vllm_series.renames import renamed
 from vllm_series.series import Entry
 from vllm_series.subject import Subject
 from vllm_series.trees import ReleaseTree
@@ -32,7 +31,6 @@ __all__ = ["Job", "Store", "check", "jobs"]
 
 _BASE = re.compile(rb"(?mi)^Base:[ \t]+(?:\S+[ \t]+)?(\S+)[ \t]*\r?$")
 """Every release that may be named as a base, also one that only the message speaks of."""
-_ASKED = (Verdict.MOVED, Verdict.AMBIGUOUS, Verdict.DRIFTED, Verdict.MISSING, Verdict.UPSTREAMED)
 
 
 class Store(Protocol):
@@ -277,10 +275,13 @@ class _Run:
         if subject is None:
             raise self._broken[job.entries]
         lacking = self._put_on_base(job.entries, subject)
+        if self._history is None:
+            self._history = History(self._catalog, self._say)
+        history = self._history
         present: tuple[str, ...] = ()
         while True:
             judged = self._looked_at(job, subject, tree, present, bool(lacking))
-            patches = [self._asked(subject, job.release, answer) for answer in judged.patches]
+            patches = [history.told(subject, job.release, answer) for answer in judged.patches]
             gone = {one.name for one in patches if one.verdict is Verdict.UPSTREAMED}
             again = [
                 need
@@ -292,13 +293,15 @@ class _Run:
                 break
             present += tuple(again)
         patches = blocked(subject, self._dependencies[job.entries], patches)
-        patches = [self._renamed(subject, tree, answer) for answer in patches]
+        base = self._catalog.tree(subject.base) if subject.base and subject.read else None
+        patches = [
+            renamed(subject, answer, tree, base, self._catalog.prefetch) for answer in patches
+        ]
         result = Judged(tuple(patches), judged.overlaps)
         notes = [lacking] if lacking else []
-        unread = self._history.unread if self._history else {}
         notes += [
             f"{version} cannot be asked since when a hunk is upstream: {error}"
-            for version, error in unread.items()
+            for version, error in history.unread.items()
         ]
         if not notes:
             self._answers.put(self._key(job), packed(result.patches, result.overlaps))
@@ -337,109 +340,6 @@ class _Run:
             self._answers.put(key, packed(judged.patches, judged.overlaps))
         return judged
 
-    # -- what other releases say ----------------------------------------------------------------
-
-    def _asked(self, subject: Subject, release: str, answer: PatchAnswer) -> PatchAnswer:
-        """A patch after the releases since its base were asked about what does not fit."""
-        base = answer.base
-        if base is None or not any(
-            part in _ASKED
-            for file in answer.files
-            for part in (file.verdict, *(hunk.verdict for hunk in file.hunks))
-        ):
-            return answer
-        if self._history is None:
-            self._history = History(self._catalog, self._say)
-        releases = self._history.after(base, release)
-        if not releases:
-            return answer
-        self._history.prepare(releases, subject.touched)
-        patch = next(one for one in subject.patches if one.name == answer.name)
-        changes = {path: change for change, path in subject.paths(patch)}
-        files = tuple(
-            self._asked_file(subject, patch, changes.get(file.path), file, releases)
-            for file in answer.files
-        )
-        answer = settled_patch(replace(answer, files=files))
-        sinces = [file.since for file in files]
-        if answer.verdict is Verdict.UPSTREAMED and all(sinces):
-            since = max((one for one in sinces if one), key=lambda one: self._order[one])
-            answer = replace(answer, since=since)
-        return answer
-
-    def _asked_file(
-        self,
-        subject: Subject,
-        patch: Patch,
-        change: FileChange | None,
-        file: FileAnswer,
-        releases: Sequence[str],
-    ) -> FileAnswer:
-        history = self._history
-        if change is None or history is None:
-            return file
-        if change.kind is not Kind.MODIFY:
-            if file.verdict not in _ASKED:
-                return file
-            found = history.merged(subject, patch, change, file.path, 0, releases)
-            if found is None:
-                return file
-            reason = _hidden(found.since) if found.hidden else file.reason
-            whole = tuple(
-                replace(hunk, verdict=Verdict.UPSTREAMED, since=found.since, reason=reason)
-                for hunk in file.hunks
-            )
-            return replace(
-                file, verdict=Verdict.UPSTREAMED, hunks=whole, since=found.since, reason=reason
-            )
-        hunks: list[HunkAnswer] = []
-        for hunk in file.hunks:
-            if hunk.verdict in _ASKED:
-                found = history.merged(subject, patch, change, file.path, hunk.number, releases)
-                if found is not None:
-                    reason = _hidden(found.since) if found.hidden else ""
-                    hunk = replace(
-                        hunk, verdict=Verdict.UPSTREAMED, since=found.since, reason=reason
-                    )
-            hunks.append(hunk)
-        file = settled(replace(file, hunks=tuple(hunks)))
-        sinces = [hunk.since for hunk in file.hunks]
-        if file.verdict is Verdict.UPSTREAMED and all(sinces):
-            since = max((one for one in sinces if one), key=lambda one: self._order[one])
-            file = replace(file, since=since)
-        return file
-
-    def _renamed(self, subject: Subject, tree: ReleaseTree, answer: PatchAnswer) -> PatchAnswer:
-        """A patch whose missing files name what they may have become."""
-        if not any(file.verdict is Verdict.MISSING for file in answer.files):
-            return answer
-        patch = next(one for one in subject.patches if one.name == answer.name)
-        changes = {path: change for change, path in subject.paths(patch)}
-        listing = tree.listing()
-        before: Mapping[str, str] | None = None
-        if subject.base is not None and subject.read is not None:
-            before = self._catalog.tree(subject.base).listing()
-        files = []
-        for file in answer.files:
-            if file.verdict is Verdict.MISSING:
-                paths = likely(file.path, listing, before)
-                self._catalog.prefetch({tree.release: paths}, self._say)
-                texts = {path: tree.read(path) or b"" for path in paths}
-                text = subject.read(file.path) if subject.read else None
-                if text is not None:
-                    found = renames(text, texts)
-                else:
-                    change = changes.get(file.path)
-                    shown = [line for hunk in (change.hunks if change else ()) for line in hunk.pre]
-                    found = kept(shown, texts)
-                file = replace(file, renames=found)
-            files.append(file)
-        return replace(answer, files=tuple(files))
-
 
 def _names(entries: tuple[Entry, ...]) -> list[tuple[str, str]]:
     return [(entry.name, entry.sha256) for entry in entries]
-
-
-def _hidden(since: str) -> str:
-    return f"upstream has had it since {since}, under a later change of the same lines"

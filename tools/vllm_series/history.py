@@ -7,14 +7,20 @@ file only once: most releases hold most files as the one before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from vllm_series.answers import FileAnswer, HunkAnswer, PatchAnswer
 from vllm_series.errors import VllmSeriesError
-from vllm_series.judge import sides
+from vllm_series.judge import settled, settled_patch, sides
 from vllm_series.patch import FileChange, Kind, Patch
 from vllm_series.subject import Subject
 from vllm_series.trees import ReleaseTree
 from vllm_series.upstream.catalog import Catalog
 from vllm_series.upstreamed import Merged, Standing, merged, standing, whole_standing
+from vllm_series.verdicts import Verdict
+
+_ASKED = (Verdict.MOVED, Verdict.AMBIGUOUS, Verdict.DRIFTED, Verdict.MISSING, Verdict.UPSTREAMED)
+"""What the releases between may know better."""
 
 
 class History:
@@ -28,6 +34,70 @@ class History:
         self._fetched: set[tuple[str, str]] = set()
         self.unread: dict[str, VllmSeriesError] = {}
         """Releases that could not be asked."""
+
+    def told(self, subject: Subject, release: str, answer: PatchAnswer) -> PatchAnswer:
+        """The answer for a patch in `release`, after the releases since its base were asked."""
+        if answer.base is None or not any(
+            verdict in _ASKED
+            for file in answer.files
+            for verdict in (file.verdict, *(hunk.verdict for hunk in file.hunks))
+        ):
+            return answer
+        releases = self.after(answer.base, release)
+        if not releases:
+            return answer
+        self.prepare(releases, subject.touched)
+        patch = next(one for one in subject.patches if one.name == answer.name)
+        changes = {path: change for change, path in subject.paths(patch)}
+        files = tuple(
+            self._file(subject, patch, changes[file.path], file, releases)
+            if file.path in changes
+            else file
+            for file in answer.files
+        )
+        answer = settled_patch(replace(answer, files=files))
+        return replace(answer, since=self._last(answer.verdict, [file.since for file in files]))
+
+    def _file(
+        self,
+        subject: Subject,
+        patch: Patch,
+        change: FileChange,
+        file: FileAnswer,
+        releases: Sequence[str],
+    ) -> FileAnswer:
+        if change.kind is not Kind.MODIFY:
+            found = None
+            if file.verdict in _ASKED:
+                found = self.merged(subject, patch, change, file.path, 0, releases)
+            if found is None:
+                return file
+            reason = _hidden(found.since) if found.hidden else file.reason
+            hunks = tuple(
+                replace(hunk, verdict=Verdict.UPSTREAMED, since=found.since, reason=reason)
+                for hunk in file.hunks
+            )
+            return replace(
+                file, verdict=Verdict.UPSTREAMED, hunks=hunks, since=found.since, reason=reason
+            )
+        asked: list[HunkAnswer] = []
+        for hunk in file.hunks:
+            found = None
+            if hunk.verdict in _ASKED:
+                found = self.merged(subject, patch, change, file.path, hunk.number, releases)
+            if found is not None:
+                reason = _hidden(found.since) if found.hidden else ""
+                hunk = replace(hunk, verdict=Verdict.UPSTREAMED, since=found.since, reason=reason)
+            asked.append(hunk)
+        file = settled(replace(file, hunks=tuple(asked)))
+        return replace(file, since=self._last(file.verdict, [hunk.since for hunk in asked]))
+
+    def _last(self, verdict: Verdict, sinces: Sequence[str | None]) -> str | None:
+        """Since when all parts are upstream; None where one is not."""
+        known = [since for since in sinces if since is not None]
+        if verdict is not Verdict.UPSTREAMED or not known or len(known) < len(sinces):
+            return None
+        return max(known, key=lambda one: self._order[one])
 
     def after(self, base: str, release: str) -> tuple[str, ...]:
         """Every final release that is not withdrawn after `base` up to `release`, which is always
@@ -111,3 +181,7 @@ class History:
                     )
             self._known[key] = found
         return self._known[key]
+
+
+def _hidden(since: str) -> str:
+    return f"upstream has had it since {since}, under a later change of the same lines"

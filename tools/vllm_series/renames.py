@@ -9,11 +9,15 @@ each is a member of a wheel on the index. Older and newer releases are asked ali
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import PurePosixPath
 
-from vllm_series.answers import Rename
+from vllm_series.answers import PatchAnswer, Rename
+from vllm_series.subject import Subject
+from vllm_series.trees import ReleaseTree
+from vllm_series.verdicts import Verdict
 
 SHOWN = 3
 READ = 20
@@ -63,6 +67,37 @@ def kept(wanted: Collection[bytes], texts: Mapping[str, bytes]) -> tuple[Rename,
         rated.append(Rename(path, 100 * _common(lines, there) // size if size else 0))
     rated = [rename for rename in rated if rename.similarity >= LEAST]
     return tuple(sorted(rated, key=lambda one: (-one.similarity, one.path))[:SHOWN])
+
+
+def renamed(
+    subject: Subject,
+    answer: PatchAnswer,
+    tree: ReleaseTree,
+    base: ReleaseTree | None,
+    prefetch: Callable[[Mapping[str, Collection[str]]], object],
+) -> PatchAnswer:
+    """A patch's answer, its missing files with what they may have become in `tree`; `base` is the
+    release that has them, None where it is not at hand. `prefetch` is the catalog's."""
+    if not any(file.verdict is Verdict.MISSING for file in answer.files):
+        return answer
+    patch = next(one for one in subject.patches if one.name == answer.name)
+    changes = {path: change for change, path in subject.paths(patch)}
+    listing, before = tree.listing(), base.listing() if base else None
+    files = []
+    for file in answer.files:
+        if file.verdict is Verdict.MISSING:
+            paths = likely(file.path, listing, before)
+            prefetch({tree.release: paths})
+            texts = {path: tree.read(path) or b"" for path in paths}
+            text = base.read(file.path) if base else None
+            if text is not None:
+                found = renames(text, texts)
+            else:
+                hunks = changes[file.path].hunks if file.path in changes else ()
+                found = kept([line for hunk in hunks for line in hunk.pre], texts)
+            file = replace(file, renames=found)
+        files.append(file)
+    return replace(answer, files=tuple(files))
 
 
 def _similarity(lines: Counter[bytes], size: int, text: bytes) -> int:

@@ -162,8 +162,7 @@ class Subject:
             if placement.line is None:
                 return None
             if at == number:
-                scope = change_scope(hunk, before, after, placement.line, placement.line + shift)
-                return scope
+                return change_scope(hunk, before, after, placement.line, placement.line + shift)
             shift += placement.hunk.new_count - placement.hunk.old_count
         return None
 
