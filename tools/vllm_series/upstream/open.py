@@ -2,108 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vllm_series.errors import EnvironmentRefusedError, UsageError, VllmSeriesError
-
 if TYPE_CHECKING:
-    from vllm_series.upstream.catalog import Catalog, Release
-    from vllm_series.upstream.wheel import WheelTree
+    from vllm_series.upstream.catalog import Catalog
+
+INDEX = "index"
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamOptions:
-    """Where releases come from, as the options of a command say it."""
+    """Where releases come from, as the options of a command say it; every default is what pip
+    would do here.
 
-    source: str = "index"
+    `source` is `index`, `dir:PATH`, `sdist:FILE` or `git:PATH[@TAG]`. `wheels` are file names that
+    go before the choice. `is_offline` asks for nothing but what is in the cache, `refresh` asks
+    again for what is, `no_cache` keeps nothing. `series_dir` is the folder whose `releases.json`
+    the wheels are held against, None for the nearest one.
+    """
+
+    source: str = INDEX
     index_url: str | None = None
-    find_links: tuple[Path, ...] = ()
+    extra_index_urls: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
+    wheels: tuple[str, ...] = ()
+    python_version: str | None = None
+    platform: str | None = None
     distribution: str = "vllm"
+    is_offline: bool = False
+    refresh: bool = False
+    no_cache: bool = False
+    series_dir: Path | None = None
 
 
-def open_catalog(options: UpstreamOptions | None = None) -> Catalog:
-    """The releases that the options name. Nothing is fetched yet."""
-    return _IndexCatalog(options or UpstreamOptions())
+def told(message: str) -> None:
+    """Say something on stderr, as the command line does."""
+    sys.stderr.write(f"vllm-series: {message}\n")
+    sys.stderr.flush()
 
 
-class _IndexCatalog:
-    def __init__(self, options: UpstreamOptions) -> None:
-        self._options = options
-        self._files: dict[str, tuple[Release, str]] = {}
-        self._trees: dict[str, WheelTree] = {}
+def open_catalog(
+    options: UpstreamOptions | None = None, say: Callable[[str], None] = told
+) -> Catalog:
+    """The releases that the options name. Nothing is fetched yet.
 
-    def releases(self) -> tuple[Release, ...]:
-        import requests
-        from packaging.utils import parse_wheel_filename
-        from packaging.version import Version
+    `say` is told what a user should know: a server without ranges, a cache that cannot be written.
+    Raises UsageError for a source that cannot be meant.
+    """
+    from vllm_series.upstream.store import Store, open_store
 
-        from vllm_series.upstream.catalog import Release
+    options = options or UpstreamOptions()
+    store = Store(None) if options.no_cache else open_store(say)
+    if options.source == INDEX:
+        from vllm_series.upstream.wheels import WheelCatalog
 
-        if not self._files:
-            url = f"{self._options.index_url or 'https://pypi.org/simple'}/vllm/"
-            try:
-                page = requests.get(
-                    url, headers={"Accept": "application/vnd.pypi.simple.v1+json"}, timeout=30
-                )
-                page.raise_for_status()
-            except requests.RequestException as error:
-                raise EnvironmentRefusedError(
-                    f"the index is out of reach: {url}: {error}. Check the network."
-                ) from error
-            found: dict[Version, tuple[tuple[()] | tuple[int, str], Release, str]] = {}
-            for file in page.json()["files"]:
-                name = file["filename"]
-                if not name.endswith(".whl") or "x86_64" not in name:
-                    continue
-                _, version, build, _ = parse_wheel_filename(name)
-                release = Release(
-                    str(version),
-                    "vllm",
-                    name,
-                    file["upload-time"][:10],
-                    file["size"],
-                    file["hashes"]["sha256"],
-                    bool(file.get("yanked")),
-                    version.is_prerelease,
-                )
-                old = found.get(version)
-                if old is None or old[0] < build:
-                    found[version] = (build, release, file["url"])
-            self._files = {
-                str(version): (found[version][1], found[version][2]) for version in sorted(found)
-            }
-        return tuple(release for release, _ in self._files.values())
+        return WheelCatalog(options, store, say)
+    from vllm_series.upstream.sources import open_source
 
-    def tree(self, version: str) -> WheelTree:
-        from vllm_series.upstream.wheel import WheelTree
-
-        self.releases()
-        if version not in self._files:
-            raise UsageError(f"there is no release {version}. See vllm-series releases.")
-        if version not in self._trees:
-            self._trees[version] = WheelTree(*self._files[version])
-        return self._trees[version]
-
-    def prefetch(
-        self, wanted: Mapping[str, Collection[str]], say: Callable[[str], None] = lambda _step: None
-    ) -> Mapping[str, VllmSeriesError]:
-        from concurrent.futures import ThreadPoolExecutor
-
-        failed: dict[str, VllmSeriesError] = {}
-
-        def fetch(version: str) -> None:
-            try:
-                tree = self.tree(version)
-                for path in wanted[version]:
-                    tree.read(path)
-                say(version)
-            except VllmSeriesError as error:
-                failed[version] = error
-
-        self.releases()
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(fetch, wanted))
-        return failed
+    return open_source(options.source)
