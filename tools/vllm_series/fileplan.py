@@ -1,18 +1,20 @@
 """One file change in a tree: where its hunks go, what the file becomes, or why it does not fit.
 
 The tree is seen through an overlay of what the patches so far have made of it. A planner lays what
-one patch makes of it on top, and the overlay takes that only when the whole patch is placed.
+one patch makes of it on top, and the overlay takes that only when the whole patch is placed. Where
+the base is at hand, a second planner does the same on its files, in step with the first: a hunk's
+place in the base is looked for in what the patches in front of it have made of the base.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vllm_series.errors import PatchFormatError
 from vllm_series.patch import FileChange, Kind, Patch
 from vllm_series.place import place
-from vllm_series.placement import Placement, blob_id, is_blob
+from vllm_series.placement import FilePlacement, Placement, blob_id, is_blob
 from vllm_series.steps import FileStep, PatchStep
 from vllm_series.verdicts import Verdict
 
@@ -30,7 +32,8 @@ class FilePlan:
     """One file change in one tree. `path` is relative to the tree; the new one for a rename.
 
     `reason` explains a verdict that no single hunk explains (a missing file, a name that is taken).
-    `pristine` says that the file is the recorded pre-image, byte for byte.
+    `pristine` says that the file is the recorded pre-image, byte for byte. `by_base` says that only
+    the base has placed it (`merged`, `moved`): there is a result, but not one to apply.
     """
 
     change: FileChange
@@ -39,6 +42,12 @@ class FilePlan:
     placements: tuple[Placement, ...]
     reason: str = ""
     pristine: bool = False
+    by_base: bool = False
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether there is a result, or nothing left to do."""
+        return self.verdict.fits or self.by_base
 
 
 class Overlay:
@@ -60,6 +69,10 @@ class Overlay:
         """The permission bits as they are now, None where they are not known."""
         return self._modes.get(path, self._mode(path))
 
+    def know(self, path: str, text: bytes) -> None:
+        """Take the file's text from elsewhere, so that the tree is not asked."""
+        self._texts.setdefault(path, text)
+
     def take(self, step: PatchStep) -> None:
         """Let what a patch makes of its files be what later patches see."""
         for file in step.files:
@@ -72,15 +85,18 @@ class FilePlanner:
     """Plans the file changes of one patch, which see each other's results.
 
     `changes` are those changes with their paths, old and new, None for a side without a file.
+    `base` plans the same patch on the files of its base; every change is planned there too.
     """
 
     def __init__(
         self,
         patch: Patch,
         overlay: Overlay,
-        changes: Iterable[tuple[FileChange, str | None, str | None]],
+        changes: Sequence[tuple[FileChange, str | None, str | None]],
+        base: FilePlanner | None = None,
     ) -> None:
         self.notes: list[str] = []
+        self._base = base
         self._patch = patch
         self._overlay = overlay
         self._binding = patch.is_ours
@@ -107,6 +123,12 @@ class FilePlanner:
 
         Raises PatchFormatError where the paths are shorter than those of the rest of the patch.
         """
+        plan = self._plan(change, old, new)
+        if self._base is not None:
+            self._base.plan(change, old, new)
+        return plan
+
+    def _plan(self, change: FileChange, old: str | None, new: str | None) -> FilePlan:
         path = new or old
         if path is None:
             raise PatchFormatError(
@@ -131,7 +153,7 @@ class FilePlanner:
         if not change.from_git and change.kind is Kind.MODIFY:
             assert old is not None
             assert new is not None
-            there = [name for name in (new, old) if self._now(name) is not None]
+            there = [name for name in (new, old) if self.now(name) is not None]
             if old != new and len(there) == 2 and not _is_backup(old, new):
                 return FilePlan(
                     change,
@@ -158,10 +180,10 @@ class FilePlanner:
                 return self._modify(change, path)
 
     def _modify(self, change: FileChange, path: str) -> FilePlan:
-        text = self._now(path)
+        text = self.now(path)
         if text is None:
             return self._missing(change, path)
-        placed = place(change, text, path, binding=self._binding)
+        placed = self._place(change, text, path)
         if placed.result is not None and placed.verdict is not Verdict.APPLIED:
             if placed.result == text and change.hunks:
                 return FilePlan(
@@ -178,12 +200,18 @@ class FilePlanner:
             if mode is not None:
                 self._modes[path] = mode
         return FilePlan(
-            change, path, placed.verdict, placed.placements, placed.reason, placed.pristine
+            change,
+            path,
+            placed.verdict,
+            placed.placements,
+            placed.reason,
+            placed.pristine,
+            placed.by_base,
         )
 
     def _create(self, change: FileChange, path: str) -> FilePlan:
         text = b"".join(change.hunks[0].post) if change.hunks else b""
-        there = self._now(path)
+        there = self.now(path)
         if there is not None and there == text:
             return self._whole(change, path, Verdict.APPLIED)
         if there is not None and path not in self._leaving:
@@ -196,7 +224,7 @@ class FilePlanner:
         return self._whole(change, path, Verdict.EXACT)
 
     def _delete(self, change: FileChange, path: str) -> FilePlan:
-        there = self._now(path)
+        there = self.now(path)
         if there is None:
             return self._whole(change, path, Verdict.APPLIED)
         text = b"".join(change.hunks[0].pre) if change.hunks else b""
@@ -219,7 +247,7 @@ class FilePlanner:
     def _transfer(self, change: FileChange, old: str, new: str) -> FilePlan:
         """A rename or a copy; its source is the file as it was before this patch, as in git."""
         text = self._overlay.read(old)
-        taken = self._now(new)
+        taken = self.now(new)
         if text is None:
             if taken is not None and self._is_result(change, taken, new):
                 return self._whole(change, new, Verdict.APPLIED)
@@ -230,7 +258,7 @@ class FilePlanner:
             ):
                 return self._whole(change, new, Verdict.APPLIED)
             return FilePlan(change, new, Verdict.DRIFTED, (), "a file of that name exists already")
-        placed = place(change, text, old, binding=self._binding)
+        placed = self._place(change, text, old, before=True)
         if placed.result is None or placed.verdict is Verdict.APPLIED:
             verdict, reason = placed.verdict, placed.reason
             if placed.result is not None:
@@ -245,7 +273,39 @@ class FilePlanner:
             mode = _MODES[change.new_mode]
         if mode is not None:
             self._modes[new] = mode
-        return FilePlan(change, new, placed.verdict, placed.placements, pristine=placed.pristine)
+        return FilePlan(
+            change,
+            new,
+            placed.verdict,
+            placed.placements,
+            pristine=placed.pristine,
+            by_base=placed.by_base,
+        )
+
+    def _place(
+        self, change: FileChange, text: bytes, path: str, *, before: bool = False
+    ) -> FilePlacement:
+        """Place the hunks in the file at `path`, by the base's file too where it is of use; with
+        `before` by that as it is before this patch."""
+        base = None
+        if self._base is not None:
+            if is_blob(text, change.old_id):
+                # The recorded pre-image is the base's file: no need to read that.
+                self._base.know(path, text)
+            else:
+                base = self._base.was(path) if before else self._base.now(path)
+        placed = place(change, text, path, binding=self._binding, base=base)
+        if placed.note:
+            self.notes.append(f"{self._patch.name}: {placed.note}.")
+        return placed
+
+    def know(self, path: str, text: bytes) -> None:
+        """As `Overlay.know`."""
+        self._overlay.know(path, text)
+
+    def was(self, path: str) -> bytes | None:
+        """The file's text before this patch; None where there is no such file."""
+        return self._overlay.read(path)
 
     def _is_result(self, change: FileChange, taken: bytes, new: str) -> bool:
         """Whether `taken` is what this rename or copy leaves; without hunks the name says it."""
@@ -292,7 +352,8 @@ class FilePlanner:
         plain = now & ~0o111
         return plain | (plain & 0o444) >> 2 if change.new_mode == "100755" else plain
 
-    def _now(self, path: str) -> bytes | None:
+    def now(self, path: str) -> bytes | None:
+        """The file's text after the changes planned so far; None where there is no such file."""
         return self._texts[path] if path in self._texts else self._overlay.read(path)
 
 

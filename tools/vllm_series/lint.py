@@ -7,6 +7,7 @@ against the base's files, patch by patch on top of each other.
 from __future__ import annotations
 
 import difflib
+import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,12 @@ from pathlib import Path
 from vllm_series.canonical import written
 from vllm_series.errors import PatchFormatError, SeriesError
 from vllm_series.fileplan import FilePlan, Read
+from vllm_series.heading import read_heading
 from vllm_series.parse import parse
 from vllm_series.patch import NO_BLOB, FileChange, Kind, Patch
 from vllm_series.plan import PatchPlan, make_plan
 from vllm_series.scope import MODULE, Scopes, is_python
-from vllm_series.search import change_scope
+from vllm_series.search import Search, change_scope
 from vllm_series.series import line_of, load, orphans
 from vllm_series.verdicts import Verdict
 
@@ -215,7 +217,7 @@ def _headings(change: FileChange, held: bool) -> Iterator[tuple[int, str]]:
                     hunk.lineno,
                     f"section heading {heading!r} where no scope can be meant. Take it out.",
                 )
-        elif heading != MODULE and not held and not _SCOPE.match(heading):
+        elif not held and not _is_scope(hunk.heading):
             yield (
                 hunk.lineno,
                 (
@@ -223,6 +225,12 @@ def _headings(change: FileChange, held: bool) -> Iterator[tuple[int, str]]:
                     "With --target or --python on its base, lint says which it is."
                 ),
             )
+
+
+def _is_scope(heading: bytes) -> bool:
+    """Whether a heading has the form of ours, such as `Scheduler.schedule (2 of 3)`."""
+    read = read_heading(heading)
+    return read is not None and (read.scope == MODULE or bool(_SCOPE.match(read.scope)))
 
 
 def _first_difference(text: bytes, form: bytes) -> tuple[int, str]:
@@ -294,7 +302,8 @@ def _after(judged: PatchPlan, path: str) -> bytes | None:
 
 
 def _scopes(file: FilePlan, before: bytes, after: bytes) -> Iterator[tuple[int, str]]:
-    old, new = Scopes.of(before, file.path), Scopes.of(after, file.path)
+    search = Search(io.BytesIO(before).readlines(), before, file.path, binding=True)
+    old, new = search.scopes, Scopes.of(after, file.path)
     if old is None or new is None:
         return
     shift = 0
@@ -305,7 +314,16 @@ def _scopes(file: FilePlan, before: bytes, after: bytes) -> Iterator[tuple[int, 
         scope = change_scope(hunk, old, new, placement.line, placement.line + shift)
         shift += hunk.new_count - hunk.old_count
         heading = hunk.heading.decode("utf-8", "replace")
-        if scope != heading:
+        wanted = search.heading(hunk, scope, placement.line)
+        if str(wanted) == heading:
+            continue
+        if wanted.count > 1:
+            yield (
+                hunk.lineno,
+                f"section heading {heading!r}, but it changes {scope}, where its text stands "
+                f"{wanted.count} times. Write {str(wanted)!r}.",
+            )
+        else:
             yield (
                 hunk.lineno,
                 f"section heading {heading!r}, but it changes {scope}. Write that scope.",

@@ -51,6 +51,11 @@ class FilePlacement:
         return Verdict.AMBIGUOUS if _placed(whole) and self.result is None else whole
 
     @property
+    def by_base(self) -> bool:
+        """Whether there is a result that only the base has led to, which is not for `apply`."""
+        return self.result is not None and not self.verdict.fits
+
+    @property
     def reason(self) -> str:
         """Why the file is refused though no single hunk is."""
         verdicts = [placement.verdict for placement in self.placements]

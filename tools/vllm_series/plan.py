@@ -2,6 +2,11 @@
 
 Patches are planned on top of each other. One that fails leaves the texts as they were, so that the
 later ones are still judged; a patch that `Needs:` it is blocked. A plan is good only as a whole.
+
+With the base's files at hand the patches are planned on those too, so that a patch on top of others
+is aligned with the file it was made on. What only a merge can place is a step like any other, and
+later patches are planned on it, but it makes the plan unfit: `apply` gives no base and never sees
+one.
 """
 
 from __future__ import annotations
@@ -18,7 +23,8 @@ from vllm_series.verdicts import Verdict, worst
 
 @dataclass(frozen=True, slots=True)
 class PatchPlan:
-    """One patch in one tree. `step` is what would be written, None unless the patch is placed.
+    """One patch in one tree. `step` is what would be written, None unless the patch is placed; for
+    a patch that only its base can place (`merged`, `moved`) it is what rebase may take.
 
     `notes` are warnings that do not stop it.
     """
@@ -35,6 +41,11 @@ class PatchPlan:
         """Whether there is nothing to write although the tree does not hold the patch."""
         return self.step is None and self.verdict is not Verdict.APPLIED
 
+    @property
+    def fits(self) -> bool:
+        """Whether it may be written, or the tree holds it: placed by its text, not by a merge."""
+        return not self.refused and self.verdict.fits
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -45,7 +56,7 @@ class Plan:
     @property
     def fits(self) -> bool:
         """Whether all of it may be written."""
-        return not any(patch.refused for patch in self.patches)
+        return all(patch.fits for patch in self.patches)
 
     @property
     def steps(self) -> tuple[PatchStep, ...]:
@@ -84,14 +95,17 @@ def make_plan(
     were made on.
     """
     overlay = Overlay(read, mode)
+    base_overlay = Overlay(base, mode) if base is not None else None
     plans: list[PatchPlan] = []
     done = set(present)
     for patch in patches:
         missing = [need for need in patch.trailer("Needs") if not _among(need, done)]
         if missing:
+            if base_overlay is not None:
+                _advance(base_overlay, patch, exclude)
             plans.append(_blocked(patch, missing[0], [plan.patch.name for plan in plans]))
             continue
-        plan = _planned(patch, overlay, exclude)
+        plan = _planned(patch, overlay, exclude, base_overlay)
         if plan.step is not None:
             overlay.take(plan.step)
         if not plan.refused:
@@ -116,18 +130,30 @@ def _blocked(patch: Patch, need: str, before: list[str]) -> PatchPlan:
     return PatchPlan(patch, Verdict.BLOCKED, (), None, reason)
 
 
-def _planned(patch: Patch, overlay: Overlay, exclude: Sequence[str]) -> PatchPlan:
-    """Plan one patch; the overlay stays as it is."""
+def _advance(base: Overlay, patch: Patch, exclude: Sequence[str]) -> None:
+    """Let the base hold what the patch makes of it, if it fits there."""
+    plan = _planned(patch, base, exclude)
+    if plan.step is not None:
+        base.take(plan.step)
+
+
+def _planned(
+    patch: Patch, overlay: Overlay, exclude: Sequence[str], base: Overlay | None = None
+) -> PatchPlan:
+    """Plan one patch; the overlay stays as it is, that of the base takes what fits there."""
     strip = 1
     if not patch.is_ours:
         strip = strip_level(patch.files, lambda path: overlay.read(path) is not None)
     changes = [(change, *change.paths(strip)) for change in patch.files]
-    planner = FilePlanner(patch, overlay, changes)
+    on_base = FilePlanner(patch, base, changes) if base is not None else None
+    planner = FilePlanner(patch, overlay, changes, on_base)
     files = tuple(
         planner.plan(change, old, new)
         for change, old, new in changes
         if not _left_out(old, new, exclude)
     )
+    if base is not None and on_base is not None:
+        base.take(PatchStep(patch.name, patch.text, on_base.steps()))
     notes = (*patch.warnings, *planner.notes)
 
     def outcome(verdict: Verdict, step: PatchStep | None = None, reason: str = "") -> PatchPlan:
@@ -136,7 +162,7 @@ def _planned(patch: Patch, overlay: Overlay, exclude: Sequence[str]) -> PatchPla
     if not files:
         return outcome(Verdict.NOT_SHIPPED, reason="--exclude leaves out all of its files")
     verdict = worst([file.verdict for file in files])
-    if not verdict.fits:
+    if not all(file.is_placed for file in files):
         return outcome(verdict)
     done = [file.path for file in files if file.verdict is Verdict.APPLIED]
     if len(done) == len(files):

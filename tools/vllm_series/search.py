@@ -1,7 +1,8 @@
 """Where a hunk fits in a file that is not its recorded pre-image, and why it does not.
 
 Two kinds of section heading bind a hunk. A heading that this tool wrote is the qualified name of
-the scope that holds the change; it must hold in the target's syntax tree, before and after. A
+the scope that holds the change; it must hold in the target's syntax tree, before and after, and
+where the text stood there more than once it says how often, and which one is meant (`heading`). A
 heading of git is the last line above the hunk that looks like a definition
 (gitattributes(5), "Defining a custom hunk-header"); it can only refuse a place, never choose one.
 """
@@ -14,6 +15,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from vllm_series.candidate import nearest, only_difference, shown
+from vllm_series.heading import Heading, read_heading
 from vllm_series.patch import Hunk
 from vllm_series.placement import Placement
 from vllm_series.verdicts import Verdict
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
 def bound_scope(hunk: Hunk, binding: bool) -> str | None:
     """The scope that the section heading binds the hunk to; None for a mere hint and for none."""
-    return hunk.heading.decode("utf-8", "replace") or None if binding else None
+    heading = read_heading(hunk.heading) if binding else None
+    return heading.scope if heading else None
 
 
 class Search:
@@ -76,6 +79,9 @@ class Search:
         done = [
             line for line in self.matches(hunk.post, hunk) if self.admits_post(hunk, line, bound)
         ]
+        heading = read_heading(hunk.heading) if self.binding else None
+        if heading and heading.count > 1:
+            return self.among_copies(hunk, heading, inside, done)
         if done and not inside:
             if len(done) == 1:
                 return Placement(hunk, Verdict.APPLIED, done[0], None, bound)
@@ -100,6 +106,35 @@ class Search:
                 f"its text stands {len(inside)} times{where}, at lines {_numbers(inside)}",
             )
         return self.not_inside(hunk, everywhere, bound)
+
+    def among_copies(
+        self, hunk: Hunk, heading: Heading, inside: list[int], done: list[int]
+    ) -> Placement:
+        """Place a text that stood several times in its scope in the base: all must still stand."""
+        scope, meant = heading.scope, heading.number - 1
+        if not done and len(inside) == heading.count:
+            line = inside[meant]
+            offset = line - hunk.first_line
+            return Placement(hunk, Verdict.OFFSET if offset else Verdict.EXACT, line, offset, scope)
+        standing = sorted({*inside, *done})
+        if len(done) == 1 and len(standing) == heading.count and standing[meant] == done[0]:
+            return Placement(hunk, Verdict.APPLIED, done[0], None, scope)
+        stands = f"at lines {_numbers(inside)}" if inside else "nowhere"
+        result = f", its result at lines {_numbers(done)}" if done else ""
+        return self.refused(
+            hunk,
+            Verdict.AMBIGUOUS if inside or done else Verdict.DRIFTED,
+            f"its text stood {heading.count} times in {scope}, and it is for number "
+            f"{heading.number}; here it stands {stands}{result}",
+        )
+
+    def heading(self, hunk: Hunk, scope: str, line: int) -> Heading:
+        """What the heading of a hunk must say that changes `scope` and whose pre-image starts at
+        `line` of this text."""
+        copies = [at for at in self.matches(hunk.pre, hunk) if self.admits(hunk, at, scope)]
+        if line not in copies:
+            return Heading(scope)
+        return Heading(scope, copies.index(line) + 1, len(copies))
 
     def found(self, hunk: Hunk, line: int, bound: str | None) -> Placement:
         """Judge the only place of its text: alone, it must not be weak or contradict the hint."""
