@@ -58,11 +58,14 @@ def judge(subject: Subject, tree: Files, present: Sequence[str] = ()) -> Judged:
         base=subject.read,
     )
     done = set(present)
+    changed: set[str] = set()
     answers = []
     for planned in plan.patches:
-        answers.append(_patch(subject, planned, tree.read, done))
+        answers.append(_patch(subject, planned, tree.read, done, changed))
         if not planned.refused:
             done.add(planned.patch.name)
+        if planned.step is not None:
+            changed.update(file.path for file in planned.step.files)
     here = [
         written(file, planned)
         for planned in plan.patches
@@ -147,10 +150,15 @@ def blocked(
     return result
 
 
-def _patch(subject: Subject, planned: PatchPlan, read: Read, done: set[str]) -> PatchAnswer:
+def _patch(
+    subject: Subject, planned: PatchPlan, read: Read, done: set[str], changed: set[str]
+) -> PatchAnswer:
+    """`done` names the patches in front that are there, `changed` the files that they changed."""
     patch = planned.patch
     needs = [need for need in patch.trailer("Needs") if not named(need, done)]
-    files = [_file(subject, patch, file, read) for file in planned.files]
+    files = [
+        _file(subject, patch, file, read, stock=file.path not in changed) for file in planned.files
+    ]
     notes = list(planned.notes)
     lines: list[str] = []
     if planned.step is not None and planned.verdict in _PLACED:
@@ -183,7 +191,7 @@ def named(need: str, names: set[str]) -> bool:
     return any(need in (name, name.rsplit(".", 1)[0]) for name in names)
 
 
-def _file(subject: Subject, patch: Patch, file: FilePlan, read: Read) -> FileAnswer:
+def _file(subject: Subject, patch: Patch, file: FilePlan, read: Read, *, stock: bool) -> FileAnswer:
     hunks = [
         HunkAnswer(file.path, number, p.verdict, p.line, p.offset, p.scope, p.reason, p.candidate)
         for number, p in enumerate(file.placements, 1)
@@ -197,7 +205,9 @@ def _file(subject: Subject, patch: Patch, file: FilePlan, read: Read) -> FileAns
         return FileAnswer(file.path, verdict, whole, file.reason)
     text = read(file.path)
     hunks = [
-        _applied(subject, patch, file, hunk, text) if hunk.verdict is Verdict.APPLIED else hunk
+        _applied(subject, patch, file, hunk, text, stock)
+        if hunk.verdict is Verdict.APPLIED
+        else hunk
         for hunk in hunks
     ]
     answer = FileAnswer(file.path, file.verdict, tuple(hunks), file.reason)
@@ -210,9 +220,15 @@ def _file(subject: Subject, patch: Patch, file: FilePlan, read: Read) -> FileAns
 
 
 def _applied(
-    subject: Subject, patch: Patch, file: FilePlan, hunk: HunkAnswer, text: bytes | None
+    subject: Subject,
+    patch: Patch,
+    file: FilePlan,
+    hunk: HunkAnswer,
+    text: bytes | None,
+    stock: bool,
 ) -> HunkAnswer:
-    """A hunk whose result stands: upstream's own, that of a patch in front, or text like it."""
+    """A hunk whose result stands: upstream's own, that of a patch in front, or text like it.
+    `stock` says that no patch in front has changed the file."""
     placed = file.placements[hunk.number - 1].hunk
     scope = subject.scope(patch, file.path, hunk.number, placed)
     stands = Standing.NEITHER
@@ -225,14 +241,16 @@ def _applied(
             binding=patch.is_ours,
             result_id=file.change.new_id,
         )
-    if stands is Standing.RESULT:
+    by_base = stock and subject.step(patch.name, file.path) is not None
+    if stands is Standing.RESULT or by_base:
+        # With the base, the whole file has told that its lines stand where they belong.
         return replace(hunk, verdict=Verdict.UPSTREAMED, scope=hunk.scope or scope)
-    if text is not None and b"".join(placed.post) in text:
-        where = f"not in {scope}" if scope else "where nothing proves that it is the place"
-        return replace(
-            hunk, verdict=Verdict.MOVED, reason=f"its result stands in the file, but {where}"
-        )
-    return replace(hunk, reason="a patch in front of it writes the same lines")
+    if not stock:
+        return replace(hunk, reason="a patch in front of it writes the same lines")
+    where = f"not in {scope}" if scope else "where nothing proves that it is the place"
+    return replace(
+        hunk, verdict=Verdict.MOVED, reason=f"its result stands in the file, but {where}"
+    )
 
 
 def sides(change: FileChange, path: str) -> tuple[str | None, str | None]:
