@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import itertools
 from dataclasses import dataclass
 from enum import Enum
 
@@ -139,11 +141,14 @@ def told(task: Task, truth: Truth, answer: Answer, tool: str, judged: Mark) -> s
     ]
     went = None if answer.text is None else landed(sample.target, answer.text, sample)
     if answer.text is not None:
-        where = f"line {went}" if went is not None else "no single line"
         if answer.text == sample.target:
-            where = "nothing: it was called applied already"
-        parts += ["", f"in {sample.pair.new} it changed {where}:"]
-        parts.append(_excerpt(answer.text, went) if went is not None else "")
+            parts += ["", f"in {sample.pair.new} it changed nothing, and called it applied"]
+        elif went is not None:
+            parts += ["", f"in {sample.pair.new} it changed line {went}:"]
+            parts.append(_excerpt(answer.text, went))
+        else:
+            parts += ["", f"in {sample.pair.new} it changed more than the line:"]
+            parts.append(_difference(sample.target, answer.text))
     if truth.right is not None:
         parts += ["", f"it belongs to line {truth.line}:", _excerpt(truth.right, truth.line or 0)]
     elif truth.standing is Standing.LOST:
@@ -157,6 +162,11 @@ def sample_name(sample: Sample) -> str:
     """What draws this very sample again."""
     pair = sample.pair
     return f"{pair.old} → {pair.new} {sample.kind.value} {sample.number} seed {sample.seed}"
+
+
+def _difference(before: bytes, after: bytes) -> str:
+    old, new = (text.decode("utf-8", "replace").split("\n") for text in (before, after))
+    return "\n".join(itertools.islice(difflib.unified_diff(old, new, lineterm="", n=2), 2, 30))
 
 
 def _excerpt(text: bytes, line: int) -> str:

@@ -189,6 +189,7 @@ def _print(
     for text in report.tables(cells, names, options.details):
         print(text)
     print(report.LEGEND)
+    print(report.words(cells, names))
     print("\n".join(versions(tools)), f"\n{seconds:.0f} s on {options.workers} workers\n")
     for text in report.crashes(cells):
         print(text)

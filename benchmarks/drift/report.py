@@ -127,13 +127,32 @@ def as_json(cells: Sequence[Cell], tools: Sequence[str]) -> list[dict[str, objec
                     "samples": len(own),
                     **_named(own),
                     "by_name": sum(outcome.by_name for outcome in own),
-                    "merged": sum(outcome.note == "merged" for outcome in own),
-                    "moved": sum(outcome.note == "moved" for outcome in own),
+                    "notes": dict(sorted(Counter(_noted(own)).items())),
                     "crashed": sum(outcome.note.startswith("crash") for outcome in own),
                     "undisputed": {"samples": len(sure), **_named(sure)},
                 }
             )
     return rows
+
+
+def _noted(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """What ours said of its answers, beside each: `right merged`, `refused ambiguous`."""
+    for outcome in outcomes:
+        if outcome.note and not outcome.note.startswith("crash"):
+            yield f"{outcome.mark.value} {outcome.note}"
+
+
+def words(cells: Sequence[Cell], tools: Sequence[str]) -> str:
+    """The notes of each tool over all cells, one row a tool that has any."""
+    lines = []
+    for tool in tools:
+        counts = Counter(
+            _noted([one for cell in cells for one in cell.outcomes if one.tool == tool])
+        )
+        if counts:
+            said = ", ".join(f"{word} {count}" for word, count in sorted(counts.items()))
+            lines.append(f"{tool}: {said}")
+    return "\n".join(lines) + "\n"
 
 
 def _named(outcomes: Sequence[Outcome]) -> dict[str, int]:

@@ -24,8 +24,8 @@ from vllm_series.verdicts import Verdict
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The file that a tool made, None where it refused. `note` says more: `already` where it holds
-    the change to be in the file, `merged` or `moved` where only the base tells the place, or how it
-    crashed."""
+    the change to be in the file, `merged` or `moved` where only the base tells the place, the
+    verdict of ours that refuses, or how a program crashed."""
 
     text: bytes | None
     note: str = ""
@@ -79,7 +79,7 @@ def _place(task: Task, own: bool, has_base: bool) -> Answer:
     except Exception as error:  # A benchmark goes on, and names what broke.
         return Answer(None, f"crash: {type(error).__name__}: {error}")
     if placed.result is None:
-        return Answer(None)
+        return Answer(None, placed.verdict.value)
     if placed.verdict is Verdict.APPLIED:
         return Answer(placed.result, "already")
     return Answer(placed.result, "" if placed.verdict.fits else placed.verdict.value)
