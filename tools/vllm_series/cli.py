@@ -27,6 +27,7 @@ COMMANDS = {
     "verify": "Hold a tree against its release and its applied patches, by hash.",
     "lint": "Check series folders: complete, in their one form, true.",
     "doctor": "Look for what may go wrong in an environment.",
+    "cache": "What is kept of upstream: where, how much, and how to be rid of it.",
     "completion": "Print the shell code that completes this command.",
 }
 """Every command with its one line of help, in the order of the help page."""

@@ -33,7 +33,7 @@ LISTS = "lists"
 """What an index, a folder, an archive or a repository holds."""
 KINDS = (BLOBS, WHEELS, LISTS, ANSWERS)
 STOCK = "stock"
-"""A folder of the same cache that the tests keep; counted, and emptied only when it is named."""
+"""A folder of the same cache that the tests of this project keep; counted, never touched."""
 
 LIMIT = 1 << 30
 """Bytes, unless `VLLM_SERIES_CACHE_SIZE` says otherwise."""
@@ -316,6 +316,16 @@ class Store:
 def open_store(say: Callable[[str], None] = lambda _message: None) -> Store:
     """The cache of this user, as the environment places and bounds it."""
     return Store(cache_root(), cache_limit(), say)
+
+
+def stock_usage(root: Path) -> Usage:
+    """What the unpacked releases of the tests take; the store itself leaves them alone."""
+    sizes = [
+        (Path(folder) / name).lstat().st_size
+        for folder, _, names in os.walk(root / STOCK)
+        for name in names
+    ]
+    return Usage(STOCK, len(sizes), sum(sizes))
 
 
 @dataclass(frozen=True, slots=True)
