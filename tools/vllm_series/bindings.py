@@ -100,7 +100,7 @@ class Source:
     @cached_property
     def has_star(self) -> bool:
         """Whether any import binds names that the text does not show."""
-        return any(
+        return b"import *" in self.text and any(
             isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
             for node in ast.walk(self.tree)
         )
@@ -109,9 +109,10 @@ class Source:
     def _module(self) -> frozenset[str]:
         names = set(_bound(self.tree))
         # `global x` binds x in the module, from wherever it stands.
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Global):
-                names.update(node.names)
+        if b"global " in self.text:
+            for node in ast.walk(self.tree):
+                if isinstance(node, ast.Global):
+                    names.update(node.names)
         return frozenset(names)
 
     def unbound(self, lines: frozenset[int]) -> dict[str, int]:
@@ -127,10 +128,12 @@ class Source:
     def own_attributes(self, lines: frozenset[int]) -> dict[tuple[str, str], int]:
         """Every `self.name` that is read on `lines`: (class, name) and the first line."""
         found: dict[tuple[str, str], int] = {}
+        lines = frozenset(line for line in lines if b"self." in self.lines[line - 1])
+        if not lines:
+            return found
+        low, high = min(lines), max(lines)
         for scope, node in _classes(self.tree.body, MODULE):
-            if not any(node.lineno <= line <= (node.end_lineno or 0) for line in lines):
-                continue
-            for inner in ast.walk(node):
+            for inner in _between(node, low, high):
                 if (
                     isinstance(inner, ast.Attribute)
                     and isinstance(inner.ctx, ast.Load)
@@ -215,6 +218,21 @@ def _classes(body: Sequence[ast.AST], scope: str) -> Iterator[tuple[str, ast.Cla
         else:
             for field in ("body", "orelse", "finalbody", "handlers"):
                 yield from _classes(getattr(node, field, ()) or (), scope)
+
+
+def _between(node: ast.AST, low: int, high: int) -> Iterator[ast.AST]:
+    """Every node below `node` that reaches into lines `low` to `high`; decorators stand above the
+    line of what they decorate."""
+    waiting = [node]
+    while waiting:
+        inner = waiting.pop()
+        line = getattr(inner, "lineno", None)
+        if line is not None:
+            first = min((d.lineno for d in getattr(inner, "decorator_list", ())), default=line)
+            if first > high or (getattr(inner, "end_lineno", None) or line) < low:
+                continue
+        yield inner
+        waiting += ast.iter_child_nodes(inner)
 
 
 # -- names ----------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from vllm_series.answers import FileAnswer, HunkAnswer, PatchAnswer
 from vllm_series.errors import VllmSeriesError
@@ -170,12 +171,11 @@ class History:
                 found = Standing.NEITHER
                 if text is not None:
                     hunk = change.hunks[number - 1]
-                    scope = subject.scope(patch, path, number, hunk)
                     found = standing(
                         hunk,
                         text,
                         path,
-                        scope,
+                        partial(subject.scope, patch, path, number, hunk),
                         binding=patch.is_ours,
                         result_id=change.new_id,
                     )

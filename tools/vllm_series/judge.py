@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from vllm_series.answers import FileAnswer, HunkAnswer, Overlap, PatchAnswer
@@ -230,7 +231,7 @@ def _applied(
     """A hunk whose result stands: upstream's own, that of a patch in front, or text like it.
     `stock` says that no patch in front has changed the file."""
     placed = file.placements[hunk.number - 1].hunk
-    scope = subject.scope(patch, file.path, hunk.number, placed)
+    scope = partial(subject.scope, patch, file.path, hunk.number, placed)
     stands = Standing.NEITHER
     if text is not None:
         stands = standing(
@@ -244,10 +245,10 @@ def _applied(
     by_base = stock and subject.step(patch.name, file.path) is not None
     if stands is Standing.RESULT or by_base:
         # With the base, the whole file has told that its lines stand where they belong.
-        return replace(hunk, verdict=Verdict.UPSTREAMED, scope=hunk.scope or scope)
+        return replace(hunk, verdict=Verdict.UPSTREAMED)
     if not stock:
         return replace(hunk, reason="a patch in front of it writes the same lines")
-    where = f"not in {scope}" if scope else "where nothing proves that it is the place"
+    where = f"not in {scope()}" if scope() else "where nothing proves that it is the place"
     return replace(
         hunk, verdict=Verdict.MOVED, reason=f"its result stands in the file, but {where}"
     )

@@ -37,12 +37,15 @@ def likely(
     own = before.get(path) if before else None
     if own is not None and (same := sorted(p for p, d in listing.items() if d == own)):
         return tuple(same[:SHOWN])
-    suffix = PurePosixPath(path).suffix
-    found = [
-        (_nearness(path, other, known=before is not None and other in before), other)
-        for other, digest in listing.items()
-        if other.endswith(suffix) and not (before and before.get(other) == digest)
-    ]
+    one = PurePosixPath(path)
+    found = []
+    for other, digest in listing.items():
+        if not other.endswith(one.suffix) or (before and before.get(other) == digest):
+            continue
+        known = before is not None and other in before
+        if not known or other.endswith(f"/{one.name}"):
+            # A file of another name that both releases have is what it was.
+            found.append((_nearness(one, PurePosixPath(other), known=known), other))
     found.sort(key=lambda item: (-item[0], item[1]))
     return tuple(other for _, other in found[:READ])
 
@@ -114,10 +117,9 @@ def _common(lines: Counter[bytes], there: Counter[bytes]) -> int:
     return sum(len(line) * count for line, count in (lines & there).items())
 
 
-def _nearness(path: str, other: str, *, known: bool) -> float:
-    """How likely `other` is the new name of `path`, by names alone; a file that the release with
-    `path` has as well, under that name, comes after all new ones of a like name."""
-    one, two = PurePosixPath(path), PurePosixPath(other)
+def _nearness(one: PurePosixPath, two: PurePosixPath, *, known: bool) -> float:
+    """How likely `two` is the new name of `one`, by names alone; a file that the release with `one`
+    has as well, under that name, comes after all new ones of a like name."""
     name = 1.0 if one.name == two.name else SequenceMatcher(None, one.stem, two.stem).ratio()
     if one.name == "__init__.py" and two.name == one.name:
         name = 0.3

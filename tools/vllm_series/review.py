@@ -81,7 +81,9 @@ def facts(hunks: Sequence[Fitted], after: Source) -> Facts:
             for one in after.definitions
             if (one.scope, one.name) in names and one.line not in every
         ),
-        {scope: found & read for scope, found in after.attributes.items() if found & read},
+        {scope: found & read for scope, found in after.attributes.items() if found & read}
+        if read
+        else {},
     )
 
 

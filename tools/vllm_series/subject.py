@@ -42,7 +42,7 @@ class Subject:
         }
         self.read: Read | None = None
         self._facts: dict[tuple[str, str], Facts | None] = {}
-        self._scopes: dict[tuple[str, str, int], str | None] = {}
+        self._scopes: dict[tuple[str, str], tuple[str, ...]] = {}
 
     @cached_property
     def touched(self) -> tuple[str, ...]:
@@ -143,28 +143,30 @@ class Subject:
         None where neither tells. `number` is 1-based in its file change."""
         if patch.is_ours:
             return bound_scope(hunk, binding=True)
-        key = (patch.name, path, number)
+        key = (patch.name, path)
         if key not in self._scopes:
-            self._scopes[key] = self._seen_scope(patch, path, number, hunk)
-        return self._scopes[key]
+            self._scopes[key] = self._seen_scopes(patch, path)
+        scopes = self._scopes[key]
+        return scopes[number - 1] if number <= len(scopes) else None
 
-    def _seen_scope(self, patch: Patch, path: str, number: int, hunk: Hunk) -> str | None:
+    def _seen_scopes(self, patch: Patch, path: str) -> tuple[str, ...]:
         step = self.step(patch.name, path)
         planned = self._on_base.get(patch.name)
         if step is None or planned is None or step.before is None or step.after is None:
-            return None
+            return ()
         before, after = Scopes.of(step.before, path), Scopes.of(step.after, path)
         file = next((file for file in planned.files if file.path == path), None)
         if before is None or after is None or file is None:
-            return None
+            return ()
+        found = []
         shift = 0
-        for at, placement in enumerate(file.placements, 1):
+        for placement in file.placements:
             if placement.line is None:
-                return None
-            if at == number:
-                return change_scope(hunk, before, after, placement.line, placement.line + shift)
+                return ()
+            line = placement.line
+            found.append(change_scope(placement.hunk, before, after, line, line + shift))
             shift += placement.hunk.new_count - placement.hunk.old_count
-        return None
+        return tuple(found)
 
 
 def fitted(file: FilePlan) -> list[Fitted]:

@@ -9,7 +9,7 @@ the releases between base and target are asked in order.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -46,12 +46,13 @@ def standing(
     hunk: Hunk,
     text: bytes,
     path: str,
-    scope: str | None,
+    scope: Callable[[], str | None],
     *,
     binding: bool,
     result_id: str | None = None,
 ) -> Standing:
-    """Which side of `hunk` stands in the stock file `text`, inside `scope` where that is known.
+    """Which side of `hunk` stands in the stock file `text`, inside its `scope` where that is known
+    (it is asked for only where it matters).
 
     Without a scope git's heading (unless `binding`) must not name another definition. Outside of
     all functions the result must show two lines that are not blank: a single line is no proof of
@@ -64,18 +65,21 @@ def standing(
     has_pre, has_post = bool(pre) and pre in text, bool(post) and post in text
     if not has_pre and not has_post:
         return Standing.NEITHER
+    inside = scope()
     search = Search(io.BytesIO(text).readlines(), text, path, binding)
-    if has_pre and any(search.admits(hunk, line, scope) for line in search.matches(hunk.pre, hunk)):
+    if has_pre and any(
+        search.admits(hunk, line, inside) for line in search.matches(hunk.pre, hunk)
+    ):
         return Standing.BEFORE
     if not has_post:
         return Standing.NEITHER
     undo = hunk.reversed()
     lines = [
-        line for line in search.matches(hunk.post, undo) if search.admits_post(hunk, line, scope)
+        line for line in search.matches(hunk.post, undo) if search.admits_post(hunk, line, inside)
     ]
-    if scope in (None, MODULE) and sum(1 for line in hunk.post if line.strip()) < 2:
+    if inside in (None, MODULE) and sum(1 for line in hunk.post if line.strip()) < 2:
         return Standing.NEITHER
-    if scope is None and not binding:
+    if inside is None and not binding:
         lines = [line for line in lines if not search.contradicts_hint(undo, line)]
     return Standing.RESULT if lines else Standing.NEITHER
 
