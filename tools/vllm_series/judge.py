@@ -270,9 +270,11 @@ def _reviewed(
 ) -> FileAnswer:
     if step is None or step.before is None or step.after is None or not is_python(file.path):
         return answer
-    on_base = subject.step(patch.name, file.path)
-    if file.pristine or (on_base is not None and on_base.before == step.before):
+    if file.pristine:
         # The same text as on its base, so it means the same.
+        return answer
+    on_base = subject.step(patch.name, file.path)
+    if on_base is not None and on_base.before == step.before:
         return answer
     after = Source.of(step.after, file.path)
     if after is None:

@@ -8,11 +8,12 @@ reading end, because a path that leaves the tree must not even be looked at.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import stat
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from vllm_series.errors import EnvironmentRefusedError, RefusedError
@@ -118,7 +119,10 @@ class DiskTree:
         Raises RefusedError for a path that is not inside `vllm/` or not a regular file, and
         EnvironmentRefusedError where a link stands in the way.
         """
-        return None if self.status(path) is None else (self.root / path).read_bytes()
+        if self.status(path) is None:
+            return None
+        with io.FileIO(f"{self.root}/{path}") as file:
+            return file.readall()
 
     def mode(self, path: str) -> int | None:
         """The permission bits (0o644), None where there is no file; refuses as `read` does."""
@@ -127,10 +131,11 @@ class DiskTree:
 
     def paths(self) -> Iterator[str]:
         """Every Python file of the package, sorted within each folder."""
-        for folder, names, files in os.walk(self.root / PACKAGE):
+        root = f"{self.root}/"
+        for folder, names, files in os.walk(f"{root}{PACKAGE}"):
             names[:] = sorted(name for name in names if name != "__pycache__")
-            prefix = PurePosixPath(os.path.relpath(folder, self.root))
-            yield from (str(prefix / name) for name in sorted(files) if name.endswith(".py"))
+            prefix = folder.removeprefix(root)
+            yield from (f"{prefix}/{name}" for name in sorted(files) if name.endswith(".py"))
 
     def status(self, path: str) -> os.stat_result | None:
         """What the disk says of a file, None where there is none; refuses as `read` does."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import stat
 from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
 
-from vllm_series.errors import RefusedError
-from vllm_series.trees import DiskTree
+from vllm_series.trees import PACKAGE, DiskTree
+
+_PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Follows no link and waits for no pipe."""
 
 
 class FolderTree:
@@ -55,12 +61,17 @@ class FolderTree:
 
     @cached_property
     def _digests(self) -> dict[str, str]:
-        found = {}
+        """Of thousands of small files, so each is asked for what the walk has not told already."""
+        found: dict[str, str] = {}
+        self._tree.status(f"{PACKAGE}/__init__.py")  # refuses a package that is itself a link
         for path in self._tree.paths():
             try:
-                text = self._tree.read(path)
-            except RefusedError:
-                continue
-            if text is not None:
-                found[path] = sha256(text).hexdigest()
+                descriptor = os.open(f"{self._tree.root}/{path}", _PLAIN)
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENOENT, errno.ENXIO):
+                    continue
+                raise
+            with io.FileIO(descriptor) as file:
+                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    found[path] = sha256(file.readall()).hexdigest()
         return found
