@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from drift import tools as drift_tools  # noqa: E402
 from drift.forms import tasks  # noqa: E402
 from drift.judge import Mark, landed, mark, outcome  # noqa: E402
 from drift.releases import changed_files  # noqa: E402
-from drift.samples import Drawn, Kind, Pair, Sample, draw, pick_path, spliced  # noqa: E402
+from drift.samples import Kind, Pair, Sample, draw, pick_path, spliced  # noqa: E402
 from drift.tools import Answer, Tool  # noqa: E402
 from drift.truth import Alignment, Standing, Truth, align, sealed, truth  # noqa: E402
 
@@ -38,13 +39,6 @@ def made(before: str, target: str, line: int, kind: Kind, new_text: str = "") ->
     return Sample(HAND, kind, 1, 0, PATH, line, before.encode(), edited, target.encode())
 
 
-def drawn(sample: Sample) -> Drawn:
-    before, edited = (Scopes.of(text, PATH) for text in (sample.before, sample.edited))
-    assert before
-    assert edited
-    return Drawn(sample, before, edited)
-
-
 def known(sample: Sample, folder: Path) -> Truth:
     return truth(sample, align({PATH: sample.before}, {PATH: sample.target}, folder)[PATH])
 
@@ -53,7 +47,7 @@ def tool(name: str) -> Tool:
     return next(tool for tool in drift_tools.TOOLS if tool.name == name)
 
 
-def asked(name: str, samples: list[Drawn], folder: Path) -> list[Answer]:
+def asked(name: str, samples: list[Sample], folder: Path) -> list[Answer]:
     chunk = folder / "chunk"
     chunk.mkdir()
     work = chunk / "work"
@@ -61,7 +55,7 @@ def asked(name: str, samples: list[Drawn], folder: Path) -> list[Answer]:
     return tool(name).run(tasks(samples, chunk), work)
 
 
-def real(stock: Stock, kind: Kind, count: int) -> list[Drawn]:
+def real(stock: Stock, kind: Kind, count: int) -> list[Sample]:
     """Samples of a real pair."""
     files = pair_files(stock)
     paths = sorted(files)
@@ -214,7 +208,7 @@ def test_the_old_name_of_a_renamed_function_is_told_apart(tmp_path: Path) -> Non
     target = f"def work_impl():\n{body}\n\ndef work():\n{body[: body.index('    step4')]}"
     sample = made(before, target, 3, Kind.INSERT, "    new()\n")
     found = known(sample, tmp_path / "truth")
-    (task,) = tasks([drawn(sample)], _folder(tmp_path / "task"))
+    (task,) = tasks([sample], _folder(tmp_path / "task"))
     name = spliced(sample.target, target[: target.index("def work()")].count("\n") + 3,
                    sample.kind, sample.new_text)  # fmt: skip
     judged = outcome(task, found, Answer(name), "a tool")
@@ -236,9 +230,8 @@ def _folder(path: Path) -> Path:
 def test_samples_are_one_line_edits_that_parse_and_repeat(stock: Stock, kind: Kind) -> None:
     samples = real(stock, kind, 12)
     again = real(stock, kind, 12)
-    assert [one.sample for one in samples] == [one.sample for one in again]
-    for each in samples:
-        sample = each.sample
+    assert samples == again
+    for sample in samples:
         assert landed(sample.before, sample.edited, sample) is not None
         assert Scopes.of(sample.edited, sample.path)
         assert spliced(sample.before, sample.line, kind, sample.new_text) == sample.edited
@@ -246,7 +239,7 @@ def test_samples_are_one_line_edits_that_parse_and_repeat(stock: Stock, kind: Ki
 
 def test_more_samples_leave_the_first_ones_as_they_are(stock: Stock) -> None:
     few, many = real(stock, Kind.INSERT, 4), real(stock, Kind.INSERT, 12)
-    assert [one.sample for one in few] == [one.sample for one in many[: len(few)]]
+    assert few == many[: len(few)]
 
 
 def test_both_forms_are_the_same_change(stock: Stock, tmp_path: Path) -> None:
@@ -305,23 +298,15 @@ def test_every_tool_finds_what_only_moved_down(name: str, stock: Stock, tmp_path
     program = tool(name).program
     if program and tool(name) not in drift_tools.installed([tool(name)])[0]:
         pytest.skip(f"{program} is not installed")
-    samples = []
-    for each in [one for kind in Kind for one in real(stock, kind, 6)]:
-        one = each.sample
-        if one.line < 5:
-            continue  # git binds a hunk that begins at line 1 to the top of the file
-        target = b"# on top\n" + one.before
-        samples.append(
-            Drawn(
-                Sample(one.pair, one.kind, one.seed, one.number, one.path, one.line, one.before,
-                       one.edited, target),
-                each.before,
-                each.edited,
-            )
-        )  # fmt: skip
+    # git binds a hunk that begins at line 1 to the top of the file.
+    samples = [
+        replace(one, target=b"# on top\n" + one.before)
+        for kind in Kind
+        for one in real(stock, kind, 6)
+        if one.line > 4
+    ]
     marks = []
-    for each, answer in zip(samples, asked(name, samples, tmp_path), strict=True):
-        one = each.sample
+    for one, answer in zip(samples, asked(name, samples, tmp_path), strict=True):
         at = one.line + 1
         right = spliced(one.target, at, one.kind, one.new_text)
         marks.append(mark(one, Truth(Standing.KNOWN, at, right, disputed=False), answer))
@@ -336,17 +321,17 @@ def test_the_judge_sees_gnu_patch_go_wrong(tmp_path: Path) -> None:
     target = TWINS.replace("def first():\n    load()", "def first():\n    load_all()", 1)
     target = target.replace("        run()", "        run_all()", 1)
     sample = made(TWINS, target, 4, Kind.INSERT, "    new()\n")
-    (answer,) = asked("patch", [drawn(sample)], tmp_path)
+    (answer,) = asked("patch", [sample], tmp_path)
     found = known(sample, tmp_path / "truth")
     assert found.standing is Standing.PARTLY
     assert mark(sample, found, answer) is Mark.OTHER_SCOPE
-    (ours,) = asked("ours, own", [drawn(sample)], _folder(tmp_path / "ours"))
+    (ours,) = asked("ours, own", [sample], _folder(tmp_path / "ours"))
     assert mark(sample, found, ours) is Mark.LEFT
 
 
 def test_a_patch_that_a_tool_cannot_read_is_named_and_hides_no_other(tmp_path: Path) -> None:
     sample = made(TWINS, "# top\n" + TWINS, 9, Kind.INSERT, "    new()\n")
-    chunk = tasks([drawn(sample), drawn(sample)], _folder(tmp_path / "chunk"))
+    chunk = tasks([sample, sample], _folder(tmp_path / "chunk"))
     broken = chunk[0].numbered.replace(b"@@ -7,6 +7,7 @@", b"@@ -7,6 +7,9 @@")
     assert broken != chunk[0].numbered
     bad = type(chunk[0])(chunk[0].sample, chunk[0].name, broken, broken, broken)

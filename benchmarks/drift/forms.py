@@ -1,8 +1,8 @@
 """The two forms in which a sample is handed to the tools: git's own diff, and a patch of ours.
 
 The foreign form is what `git diff` prints, untouched: three lines of context, git's heading,
-shortened blob ids. Our form is the same hunk as this project writes it: full blob ids, the scope as
-its heading, a `Base:` trailer.
+shortened blob ids. Our form is the same hunk as this project writes it: full blob ids, a `Base:`
+trailer, and as heading the scope and which copy of its text is meant there.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from drift.samples import Drawn, Sample
+from drift.samples import Sample
 from drift.truth import git
 from vllm_series import canonical
+from vllm_series.heading import heading_of
 from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Patch
 from vllm_series.placement import blob_id
-from vllm_series.search import change_scope
 
 _HEADERS = (
     ("From", "vllm-series <vllm-series@example.invalid>"),
@@ -38,26 +38,26 @@ class Task:
     own: bytes
 
 
-def tasks(drawn: Sequence[Drawn], folder: Path) -> list[Task]:
+def tasks(samples: Sequence[Sample], folder: Path) -> list[Task]:
     """Both forms of every sample; one call of git makes all diffs. `folder` is a scratch folder,
     and keeps `before/`, `edited/` and `target/` with a file for each sample."""
     for name in ("before", "edited", "target"):
         (folder / name).mkdir()
-    names = [f"{number:04}.py" for number in range(len(drawn))]
-    for name, each in zip(names, drawn, strict=True):
-        (folder / "before" / name).write_bytes(each.sample.before)
-        (folder / "edited" / name).write_bytes(each.sample.edited)
-        (folder / "target" / name).write_bytes(each.sample.target)
+    names = [f"{number:04}.py" for number in range(len(samples))]
+    for name, each in zip(names, samples, strict=True):
+        (folder / "before" / name).write_bytes(each.before)
+        (folder / "edited" / name).write_bytes(each.edited)
+        (folder / "target" / name).write_bytes(each.target)
     printed = git(folder, "diff", "--no-index", "before", "edited")
     diffs = (b"\n" + printed).split(b"\ndiff --git ")[1:]
-    if len(diffs) != len(drawn):
-        raise RuntimeError(f"git printed {len(diffs)} diffs of {len(drawn)} samples")
+    if len(diffs) != len(samples):
+        raise RuntimeError(f"git printed {len(diffs)} diffs of {len(samples)} samples")
     result = []
-    for name, each, diff in zip(names, drawn, diffs, strict=True):
+    for name, each, diff in zip(names, samples, diffs, strict=True):
         diff = diff.rstrip(b"\n") + b"\n"
-        foreign = _renamed(diff, name, each.sample.path)
+        foreign = _renamed(diff, name, each.path)
         own = _own(foreign, each)
-        result.append(Task(each.sample, name, foreign, _renamed(diff, name, name), own))
+        result.append(Task(each, name, foreign, _renamed(diff, name, name), own))
     return result
 
 
@@ -69,15 +69,12 @@ def _renamed(diff: bytes, name: str, path: str) -> bytes:
     return b"diff --git " + head + mark + body
 
 
-def _own(foreign: bytes, drawn: Drawn) -> bytes:
+def _own(foreign: bytes, sample: Sample) -> bytes:
     change = parse(foreign, "sample.patch").files[0]
-    hunks = []
-    for hunk in change.hunks:
-        scope = change_scope(
-            hunk, drawn.before, drawn.edited, hunk.first_line, hunk.reversed().first_line
-        )
-        hunks.append(replace(hunk, heading=scope.encode()))
-    sample = drawn.sample
+    hunks = [
+        replace(hunk, heading=heading_of(hunk, sample.before, sample.edited, sample.path))
+        for hunk in change.hunks
+    ]
     own = replace(
         change,
         hunks=tuple(hunks),

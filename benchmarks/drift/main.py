@@ -21,7 +21,7 @@ from drift import report
 from drift.forms import Task, tasks
 from drift.judge import BAD, Outcome, outcome
 from drift.releases import Changed, changed_files
-from drift.samples import Drawn, Kind, Pair, draw, pick_path
+from drift.samples import Kind, Pair, Sample, draw, pick_path
 from drift.tools import TOOLS, Tool, installed, versions
 from drift.truth import Alignments, Truth, align, truth
 from vllm_series.errors import VllmSeriesError
@@ -68,7 +68,7 @@ class Job:
 
 def run(job: Job) -> list[Outcome]:
     """Draw the job's samples, ask every tool, judge every answer."""
-    drawn: list[Drawn] = []
+    drawn: list[Sample] = []
     alignments: list[Alignments] = []
     for work in job.works:
         sample = draw(job.pair, job.kind, job.seed, work.number, work.path, work.old, work.new)

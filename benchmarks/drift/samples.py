@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from vllm_series.scope import Scopes
+from vllm_series.scope import parse_error
 
 _TRIES = 40
 
@@ -63,15 +63,6 @@ class Sample:
         return split(self.edited)[index]
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A sample with the scopes of its file before and after the edit."""
-
-    sample: Sample
-    before: Scopes
-    edited: Scopes
-
-
 def split(text: bytes) -> list[bytes]:
     """The lines of a file as git counts them, endings kept."""
     return io.BytesIO(text).readlines()
@@ -94,13 +85,12 @@ def pick_path(paths: Sequence[str], pair: Pair, kind: Kind, seed: int, number: i
 
 def draw(
     pair: Pair, kind: Kind, seed: int, number: int, path: str, before: bytes, target: bytes
-) -> Drawn | None:
+) -> Sample | None:
     """The sample with this number in this file; None where no line of it can be edited so that it
     still parses (a file of one docstring, say) and where this Python cannot parse the file."""
     chance = _random(pair, kind, seed, number, path)
     lines = split(before)
-    old = Scopes.of(before, path)
-    if old is None or not lines:
+    if not lines or parse_error(before) is not None:
         return None
     for _ in range(_TRIES):
         line = chance.randrange(len(lines) + 1) if kind is Kind.INSERT else _solid(lines, chance)
@@ -108,10 +98,8 @@ def draw(
             continue
         for new_text in _texts(kind, lines, line, number, chance):
             edited = spliced(before, line, kind, new_text)
-            scopes = Scopes.of(edited, path)
-            if scopes is not None:
-                sample = Sample(pair, kind, seed, number, path, line, before, edited, target)
-                return Drawn(sample, old, scopes)
+            if parse_error(edited) is None:
+                return Sample(pair, kind, seed, number, path, line, before, edited, target)
     return None
 
 
