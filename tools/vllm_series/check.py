@@ -3,7 +3,8 @@
 The runner. It fetches what all jobs touch at once, judges one job after the other, asks the other
 releases about what does not fit, and lets the error of one release not hide the others. Answers are
 kept by content twice: for the very wheel, so that a second run reads no wheel at all, and for the
-bytes of the files that a series touches, so that releases with the same ones are judged once.
+bytes of the files that a part of a series touches, so that what a release leaves alone is not
+judged again.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
-from vllm_series.answers import ReleaseAnswer
+from vllm_series.answers import Overlap, PatchAnswer, ReleaseAnswer
 from vllm_series.blocked import Dependencies
 from vllm_series.errors import UsageError, VllmSeriesError
 from vllm_series.history import History
@@ -64,8 +65,11 @@ def check(
     """
     run = _Run(catalog, Answers(store), base, tuple(exclude), say)
     run.prepare(jobs)
-    for job in jobs:
-        yield run.answer(job)
+    try:
+        for job in jobs:
+            yield run.answer(job)
+    finally:
+        run.close()
 
 
 class _Run:
@@ -92,6 +96,8 @@ class _Run:
         self._dependencies: dict[tuple[Entry, ...], Dependencies] = {}
         self._found: dict[tuple[Entry, ...], str | None] = {}
         self._known: dict[str, Judged] = {}
+        self._shelves: dict[tuple[Entry, ...], dict[str, Any]] = {}
+        self._kept: dict[tuple[Entry, ...], int] = {}
         self._history: History | None = None
 
     # -- what is read ---------------------------------------------------------------------------
@@ -126,7 +132,7 @@ class _Run:
         """The patches, read once; None where they cannot be."""
         if entries not in self._subjects and entries not in self._broken:
             try:
-                subject = Subject(entries, self._exclude)
+                subject = Subject.of(entries, self._exclude)
             except VllmSeriesError as error:
                 self._broken[entries] = error
                 return None
@@ -185,11 +191,11 @@ class _Run:
 
     def _put_on_base(self, entries: tuple[Entry, ...], subject: Subject) -> str:
         """Give the subject its base; why there is none, where one is named but cannot be read."""
-        if subject.read is not None or not (subject.bases or self._base or self._found):
+        if subject.read is not None:
             return ""
         fallback = self._base or self._found.get(entries)
-        if fallback is not None:
-            subject.bases = {patch.name: patch.base or fallback for patch in subject.patches}
+        bases = {patch.name: base for patch in subject.patches if (base := patch.base or fallback)}
+        subject.put_on(bases, None)
         base = subject.base
         if base is None:
             return ""
@@ -198,7 +204,7 @@ class _Run:
         error = self._failed.get(base)
         if error is None:
             try:
-                subject.read = self._catalog.tree(base).read
+                subject.put_on(bases, self._catalog.tree(base).read)
                 return ""
             except VllmSeriesError as fault:
                 error = self._failed[base] = fault
@@ -280,7 +286,7 @@ class _Run:
         history = self._history
         present: tuple[str, ...] = ()
         while True:
-            judged = self._looked_at(job, subject, tree, present, bool(lacking))
+            judged = self._looked_at(job, subject, tree, present)
             patches = [history.told(subject, job.release, answer) for answer in judged.patches]
             gone = {one.name for one in patches if one.verdict is Verdict.UPSTREAMED}
             again = [
@@ -308,37 +314,51 @@ class _Run:
         return replace(shown, patches=result.patches, overlaps=result.overlaps, notes=tuple(notes))
 
     def _looked_at(
-        self,
-        job: Job,
-        subject: Subject,
-        tree: ReleaseTree,
-        present: tuple[str, ...],
-        alone: bool,
+        self, job: Job, subject: Subject, tree: ReleaseTree, present: tuple[str, ...]
     ) -> Judged:
         """What the release's own files say, once for each set of them."""
         listing = tree.listing()
         before: Mapping[str, str] = {}
         if subject.base is not None and subject.read is not None:
             before = self._catalog.tree(subject.base).listing()
-        key = self._answers.key(
-            "files",
-            self._exclude,
-            _names(job.entries),
-            sorted(subject.bases.items()),
-            present,
-            [(path, listing.get(path), before.get(path)) for path in subject.touched],
-            None if subject.is_plain else tree.identity,
-        )
-        value = None if alone else self._answers.get(key)
-        if value is not None:
-            try:
-                return Judged(*unpacked(value))
-            except (ValueError, TypeError, KeyError):
-                pass
-        judged = judge(subject, tree, present)
-        if not alone:
-            self._answers.put(key, packed(judged.patches, judged.overlaps))
-        return judged
+        shelf = self._shelf(job.entries)
+        answers: dict[str, PatchAnswer] = {}
+        overlaps: list[Overlap] = []
+        for part in subject.parts:
+            key = self._answers.key(
+                [(patch.name, subject.bases.get(patch.name)) for patch in part.patches],
+                subject.read is not None,
+                present,
+                [(path, listing.get(path), before.get(path)) for path in part.touched],
+                None if part.is_plain else tree.identity,
+            )
+            if key not in shelf:
+                judged = judge(part, tree, present)
+                shelf[key] = packed(judged.patches, judged.overlaps)
+            else:
+                judged = Judged(*unpacked(shelf[key]))
+            answers |= {answer.name: answer for answer in judged.patches}
+            overlaps += judged.overlaps
+        order = {patch.name: at for at, patch in enumerate(subject.patches)}
+        overlaps.sort(key=lambda one: (order[one.second], order[one.first]))
+        return Judged(tuple(answers[patch.name] for patch in subject.patches), tuple(overlaps))
+
+    def _shelf(self, entries: tuple[Entry, ...]) -> dict[str, Any]:
+        """What is known of the parts of a series, by the bytes that they touch."""
+        if entries not in self._shelves:
+            kept = self._answers.get(self._shelf_key(entries))
+            self._shelves[entries] = dict(kept) if isinstance(kept, dict) else {}
+            self._kept[entries] = len(self._shelves[entries])
+        return self._shelves[entries]
+
+    def _shelf_key(self, entries: tuple[Entry, ...]) -> str:
+        return self._answers.key("shelf", self._exclude, _names(entries))
+
+    def close(self) -> None:
+        """Keep what became known of parts."""
+        for entries, shelf in self._shelves.items():
+            if len(shelf) > self._kept[entries]:
+                self._answers.put(self._shelf_key(entries), shelf)
 
 
 def _names(entries: tuple[Entry, ...]) -> list[tuple[str, str]]:

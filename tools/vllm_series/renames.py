@@ -34,10 +34,16 @@ def likely(
     `listing` and `before` (the release that has `path`; None where that is not known) give content
     digests by path. A file that `before` has, with the same bytes, is no new name of anything.
     """
-    own = before.get(path) if before else None
-    if own is not None and (same := sorted(p for p, d in listing.items() if d == own)):
-        return tuple(same[:SHOWN])
     one = PurePosixPath(path)
+    own = before.get(path) if before else None
+    if before is not None and own is not None:
+        same = [
+            (-_nearness(one, PurePosixPath(other), known=False), other)
+            for other, digest in listing.items()
+            if digest == own and before.get(other) != own
+        ]
+        if same:
+            return tuple(other for _, other in sorted(same)[:SHOWN])
     found = []
     for other, digest in listing.items():
         if not other.endswith(one.suffix) or (before and before.get(other) == digest):

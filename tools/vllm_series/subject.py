@@ -28,14 +28,14 @@ from vllm_series.trees import PACKAGE
 
 
 class Subject:
-    """A stack of patches. Raises PatchFormatError, on making, for one that cannot be read.
+    """A stack of patches.
 
     `bases` names the base of each patch by its name, where it is known. `read` gives the files of
-    `base`, None where they are not at hand; both are set before the first question.
+    `base`, None where they are not at hand; `put_on` sets both, before the first question.
     """
 
-    def __init__(self, entries: Sequence[Entry], exclude: Sequence[str] = ()) -> None:
-        self.patches: tuple[Patch, ...] = tuple(parse(entry.text, entry.name) for entry in entries)
+    def __init__(self, patches: Sequence[Patch], exclude: Sequence[str] = ()) -> None:
+        self.patches = tuple(patches)
         self.exclude = tuple(exclude)
         self.bases: Mapping[str, str] = {
             patch.name: patch.base for patch in self.patches if patch.base
@@ -43,6 +43,45 @@ class Subject:
         self.read: Read | None = None
         self._facts: dict[tuple[str, str], Facts | None] = {}
         self._scopes: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry], exclude: Sequence[str] = ()) -> Subject:
+        """Read the patches of a series. Raises PatchFormatError for one that cannot be read."""
+        return cls([parse(entry.text, entry.name) for entry in entries], exclude)
+
+    @cached_property
+    def parts(self) -> tuple[Subject, ...]:
+        """The stack in parts that share no file and need nothing of each other, so that each can be
+        judged, and its answer kept, alone."""
+        part_of: dict[str, int] = {}
+        parts: dict[int, list[Patch]] = {}
+        for number, patch in enumerate(self.patches):
+            marks = {path for change in patch.files for path in _possible(change)}
+            marks |= {f"\0{patch.name}", f"\0{patch.name.rsplit('.', 1)[0]}"}
+            marks |= {f"\0{need}" for need in patch.trailer("Needs")}
+            joined = {part_of[mark] for mark in marks if mark in part_of}
+            patches = [one for old in sorted(joined) for one in parts.pop(old)]
+            parts[number] = [*patches, patch]
+            for mark, old in part_of.items():
+                if old in joined:
+                    part_of[mark] = number
+            part_of |= dict.fromkeys(marks, number)
+        if len(parts) == 1:
+            return (self,)
+        order = {patch.name: at for at, patch in enumerate(self.patches)}
+        found: list[Subject] = []
+        for patches in parts.values():
+            part = Subject(sorted(patches, key=lambda one: order[one.name]), self.exclude)
+            part.bases = {
+                patch.name: self.bases[patch.name] for patch in patches if patch.name in self.bases
+            }
+            part.read = self.read
+            found.append(part)
+        return tuple(found)
+
+    def put_on(self, bases: Mapping[str, str], read: Read | None) -> None:
+        """Name the base of each patch and say where the files of `base` are read."""
+        self.bases, self.read = bases, read
 
     @cached_property
     def touched(self) -> tuple[str, ...]:
