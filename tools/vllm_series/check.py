@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from vllm_series.answers import Overlap, PatchAnswer, ReleaseAnswer
@@ -95,6 +95,7 @@ class _Run:
         self._subjects: dict[tuple[Entry, ...], Subject] = {}
         self._dependencies: dict[tuple[Entry, ...], Dependencies] = {}
         self._found: dict[tuple[Entry, ...], str | None] = {}
+        self._read: dict[tuple[Entry, ...], _Words] = {}
         self._known: dict[str, Judged] = {}
         self._shelves: dict[tuple[Entry, ...], dict[str, Any]] = {}
         self._kept: dict[tuple[Entry, ...], int] = {}
@@ -144,11 +145,7 @@ class _Run:
 
     def _bases(self, entries: tuple[Entry, ...]) -> list[str]:
         """Every release that the patches may have been made on, oldest first."""
-        found = {
-            match.decode("ascii", "replace")
-            for entry in entries
-            for match in _BASE.findall(entry.text)
-        }
+        found = set(self._words(entries).bases)
         for extra in (self._base, self._found.get(entries)):
             if extra is not None:
                 found.add(extra)
@@ -156,11 +153,16 @@ class _Run:
 
     def _searched(self, entries: tuple[Entry, ...]) -> bool:
         """Whether the base of a patch has to be found by its blob ids."""
-        return self._base is None and any(not _BASE.search(entry.text) for entry in entries)
+        return self._base is None and not self._words(entries).all_based
+
+    def _words(self, entries: tuple[Entry, ...]) -> _Words:
+        if entries not in self._read:
+            self._read[entries] = _Words.of(entries)
+        return self._read[entries]
 
     def _search_key(self, jobs: Sequence[Job], entries: tuple[Entry, ...]) -> str:
         return self._answers.key(
-            "base", _names(entries), [self._identity(job.release) for job in jobs]
+            "base", self._words(entries).names, [self._identity(job.release) for job in jobs]
         )
 
     def _find_known_bases(self, jobs: Sequence[Job]) -> None:
@@ -232,7 +234,7 @@ class _Run:
         return self._answers.key(
             "release",
             self._exclude,
-            _names(job.entries),
+            self._words(job.entries).names,
             (self._base, self._found.get(job.entries)),
             self._catalog.tree(job.release).identity,
             [
@@ -352,7 +354,7 @@ class _Run:
         return self._shelves[entries]
 
     def _shelf_key(self, entries: tuple[Entry, ...]) -> str:
-        return self._answers.key("shelf", self._exclude, _names(entries))
+        return self._answers.key("shelf", self._exclude, self._words(entries).names)
 
     def close(self) -> None:
         """Keep what became known of parts."""
@@ -361,5 +363,20 @@ class _Run:
                 self._answers.put(self._shelf_key(entries), shelf)
 
 
-def _names(entries: tuple[Entry, ...]) -> list[tuple[str, str]]:
-    return [(entry.name, entry.sha256) for entry in entries]
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What the texts of patches tell before they are parsed: their names and digests, the bases
+    that they may name, and whether each names one."""
+
+    names: tuple[tuple[str, str], ...]
+    bases: frozenset[str]
+    all_based: bool
+
+    @classmethod
+    def of(cls, entries: tuple[Entry, ...]) -> _Words:
+        found = [_BASE.findall(entry.text) for entry in entries]
+        return cls(
+            tuple((entry.name, entry.sha256) for entry in entries),
+            frozenset(base.decode("ascii", "replace") for bases in found for base in bases),
+            all(found),
+        )
