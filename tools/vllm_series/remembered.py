@@ -22,30 +22,22 @@ if TYPE_CHECKING:
 KIND = "answers"
 """The store's word for them."""
 
-JUDGING = (
-    *("align", "answers", "bindings", "blocked", "candidate", "contracts", "fileplan", "hunks"),
-    *("judge", "mail", "overlaps", "parse", "patch", "place", "placement", "plan", "remembered"),
-    *("renames", "review", "scope", "search", "subject", "threeway", "unified", "upstreamed"),
-    "verdicts",
-)
-"""The modules whose code decides an answer; another code is another key."""
-
 
 def judging_code() -> str:
-    """A digest of the judging modules' source, and of what else an answer may hang on: the running
+    """A digest of this package's source, and of what else an answer may hang on: the running
     Python's grammar and unidiff. Where the source is not at hand (a zip), the version stands in.
+
+    All of the package, since a list of the modules that judge would be out of date one day.
     """
     import sys
     from importlib.metadata import version
 
-    digest = hashlib.sha256()
-    for name in JUDGING:
-        try:
-            digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
-        except OSError:
-            digest.update(version("vllm-series").encode())
-    digest.update(repr((sys.version_info[:2], version("unidiff"))).encode())
-    return digest.hexdigest()
+    found = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        found.update(path.name.encode())
+        found.update(path.read_bytes())
+    found.update(repr((sys.version_info[:2], version("unidiff"), version("vllm-series"))).encode())
+    return found.hexdigest()
 
 
 def digest(*parts: object) -> str:
