@@ -124,19 +124,13 @@ class WheelCatalog:
                 find_links=options.find_links,
                 no_index=options.no_index,
             )
-            if options.is_offline:
-                found = replace(
-                    found,
-                    indexes=tuple(url for url in found.indexes if local_path(url)),
-                    find_links=tuple(url for url in found.find_links if local_path(url)),
-                )
             self._resolved = found
         return self._resolved
 
     def _list(self) -> dict[str, _Listed]:
         with self._lock:
             if self._listed is None:
-                kept = self._kept(FRESH)
+                kept = self._kept(None if self._options.is_offline else FRESH)
                 self._listed = self._chosen() if kept is None else kept
             return self._listed
 
@@ -146,20 +140,20 @@ class WheelCatalog:
         from vllm_series.upstream.target import target
 
         options = self._options
-        try:
-            files = list_files(
-                self._settings,
-                options.distribution,
-                self._store,
-                refresh=options.refresh,
-                say=self._say,
-                session=None if options.is_offline else self._opened_session(),
+        settings = self._settings
+        if options.is_offline:
+            settings = replace(
+                settings,
+                indexes=tuple(url for url in settings.indexes if local_path(url)),
+                find_links=tuple(url for url in settings.find_links if local_path(url)),
             )
-        except EnvironmentRefusedError:
-            old = self._kept(None) if options.is_offline else None
-            if old is None:
-                raise
-            return old
+        files = list_files(
+            settings,
+            options.distribution,
+            self._store,
+            refresh=options.refresh,
+            say=self._say,
+        )
         wanted = target(options.python_version, options.platform)
         found = {}
         for choice in choices(files, wanted, options.wheels):
@@ -167,8 +161,9 @@ class WheelCatalog:
             release = choice.as_release(options.distribution)
             found[choice.release] = _Listed(release, url, choice.reason)
         rows = [[*_fields(listed.release), listed.url, listed.reason] for listed in found.values()]
-        data = json.dumps([_FORM, time.time(), rows]).encode()
-        self._store.put(LISTS, self._key(), data)
+        if not options.is_offline:
+            data = json.dumps([_FORM, time.time(), rows]).encode()
+            self._store.put(LISTS, self._key(), data)
         return found
 
     def _kept(self, age: int | None) -> dict[str, _Listed] | None:
@@ -241,7 +236,7 @@ class WheelCatalog:
             version,
             release.distribution,
             release.wheel,
-            urlsplit(listed.url).hostname or listed.url,
+            urlsplit(listed.url).netloc or listed.url,
             release.sha256,
             release.size,
             known.fingerprint if known else None,

@@ -1,0 +1,48 @@
+"""Wheels made by hand, well or ill: small, with what a wheel must have."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+
+INFO = "vllm-9.9.9.dist-info"
+FILES: Mapping[str, bytes] = {
+    "vllm/__init__.py": b'__version__ = "9.9.9"\n',
+    "vllm/engine.py": b"".join(b"line %d\n" % number for number in range(3000)),
+    "vllm/_C.abi3.so": bytes(range(256)) * 2000,
+    f"{INFO}/METADATA": b"Metadata-Version: 2.1\nName: vllm\nVersion: 9.9.9\n",
+    f"{INFO}/WHEEL": b"Wheel-Version: 1.0\n",
+}
+"""What the wheel holds unless a test says otherwise."""
+
+
+def record(files: Mapping[str, bytes]) -> bytes:
+    """RECORD as a build tool writes it."""
+    rows = []
+    for path, text in files.items():
+        digest = urlsafe_b64encode(sha256(text).digest()).decode().rstrip("=")
+        rows.append(f"{path},sha256={digest},{len(text)}\n")
+    return ("".join(rows) + f"{INFO}/RECORD,,\n").encode()
+
+
+def wheel(
+    files: Mapping[str, bytes] = FILES,
+    listed: bytes | None = None,
+    stored: bool = False,
+    comment: bytes = b"",
+) -> bytes:
+    """The bytes of a wheel with these files; `listed` stands in for its RECORD."""
+    out = io.BytesIO()
+    method = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
+    with zipfile.ZipFile(out, "w", method) as archive:
+        rest = {f"{INFO}/RECORD": record(files) if listed is None else listed}
+        for path, text in {**files, **rest}.items():
+            entry = zipfile.ZipInfo(path, (2026, 11, 2, 0, 0, 0))
+            entry.compress_type = method
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, text)
+        archive.comment = comment
+    return out.getvalue()
