@@ -30,13 +30,17 @@ def judging_code() -> str:
     All of the package, since a list of the modules that judge would be out of date one day.
     """
     import sys
-    from importlib.metadata import version
+
+    # Not by importlib.metadata, which takes longer to load than all that is asked here.
+    from unidiff.__version__ import __version__ as unidiff_version
+
+    from vllm_series import __version__
 
     found = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         found.update(path.name.encode())
         found.update(path.read_bytes())
-    found.update(repr((sys.version_info[:2], version("unidiff"), version("vllm-series"))).encode())
+    found.update(repr((sys.version_info[:2], unidiff_version, __version__)).encode())
     return found.hexdigest()
 
 
@@ -81,6 +85,9 @@ class Answers:
 # -- answers as JSON's kinds -----------------------------------------------------------------------
 
 
+_VERDICTS = {verdict.value: verdict for verdict in Verdict}
+
+
 def packed(patches: Sequence[PatchAnswer], overlaps: Sequence[Overlap]) -> list[object]:
     """The answer of one release as lists, in the order of the fields."""
     return [
@@ -118,7 +125,7 @@ def unpacked(value: Any) -> tuple[tuple[PatchAnswer, ...], tuple[Overlap, ...]]:
         tuple(
             PatchAnswer(
                 name,
-                Verdict(verdict),
+                _VERDICTS[verdict],
                 tuple(_file(file) for file in files),
                 reason,
                 tuple(blocked_by),
@@ -137,10 +144,10 @@ def _file(value: Any) -> FileAnswer:
     path, verdict, hunks, reason, renames, review, since = value
     return FileAnswer(
         path,
-        Verdict(verdict),
+        _VERDICTS[verdict],
         tuple(
             HunkAnswer(
-                where, at, Verdict(word), line, offset, scope, why, near, tuple(reasons), first
+                where, at, _VERDICTS[word], line, offset, scope, why, near, tuple(reasons), first
             )
             for where, at, word, line, offset, scope, why, near, reasons, first in hunks
         ),

@@ -35,6 +35,7 @@ def likely(
     digests by path. A file that `before` has, with the same bytes, is no new name of anything.
     """
     one = PurePosixPath(path)
+    ending, same_name = one.suffix, f"/{one.name}"
     own = before.get(path) if before else None
     if before is not None and own is not None:
         same = [
@@ -46,10 +47,10 @@ def likely(
             return tuple(other for _, other in sorted(same)[:SHOWN])
     found = []
     for other, digest in listing.items():
-        if not other.endswith(one.suffix) or (before and before.get(other) == digest):
+        if not other.endswith(ending) or (before and before.get(other) == digest):
             continue
         known = before is not None and other in before
-        if not known or other.endswith(f"/{one.name}"):
+        if not known or other.endswith(same_name):
             # A file of another name that both releases have is what it was.
             found.append((_nearness(one, PurePosixPath(other), known=known), other))
     found.sort(key=lambda item: (-item[0], item[1]))
