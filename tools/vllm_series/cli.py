@@ -25,6 +25,7 @@ COMMANDS = {
     "apply": "Put a series, or any diff, into a tree: all of it or nothing.",
     "revert": "Take patches out again, to the byte.",
     "verify": "Hold a tree against its release and its applied patches, by hash.",
+    "check": "Where each patch stands on each release, with nothing installed.",
     "lint": "Check series folders: complete, in their one form, true.",
     "doctor": "Look for what may go wrong in an environment.",
     "cache": "What is kept of upstream: where, how much, and how to be rid of it.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,7 +50,7 @@ def series_options(function: _F) -> _F:
             "--series",
             "series_name",
             metavar="NAME",
-            shell_complete=_complete_series,
+            shell_complete=complete_series,
             help="Work with this series, such as vllm-0.33; default: what fits the tree's version.",
         )(function)
     )
@@ -122,10 +123,33 @@ def waiting(message: str) -> None:
     click.echo(f"vllm-series: {message}", err=True)
 
 
-def _complete_series(_context: click.Context, _option: click.Parameter, word: str) -> list[str]:
+def complete_series(_context: click.Context, _option: click.Parameter, word: str) -> list[str]:
+    """The names of the series at hand that start with `word`."""
+    return [path.name for path in _series_at_hand() if path.name.startswith(word)]
+
+
+def complete_releases(_context: click.Context, _option: click.Parameter, word: str) -> list[str]:
+    """Words for the last part of `--releases`: lines, releases, and `all` where it is the first.
+
+    Nothing is fetched; what is known is which series there are, and `releases.json` beside them.
+    """
+    from vllm_series.known import wheels
+
+    there = _series_at_hand()
+    typed = re.split(r",|\.\.", word)[-1]
+    start = word.removesuffix(typed)
+    names = [] if start else ["all"]
+    try:
+        listed = [wheel.release for wheel in wheels(there[0].parent)] if there else []
+    except SeriesError:
+        listed = []
+    names += [folder.name.removeprefix("vllm-") for folder in there] + listed
+    return [start + name for name in dict.fromkeys(names) if name.startswith(typed)]
+
+
+def _series_at_hand() -> list[Path]:
     try:
         given = os.environ.get("VLLM_SERIES_DIR")
-        known = folders(series_folder(Path(given) if given else None))
+        return folders(series_folder(Path(given) if given else None))
     except SeriesError:
         return []
-    return [path.name for path in known if path.name.startswith(word)]

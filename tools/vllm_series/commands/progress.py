@@ -23,6 +23,12 @@ class Progress:
             sys.stderr.write(f"{_CLEAR}{step} …")
             sys.stderr.flush()
 
+    def clear(self) -> None:
+        """Make room for a message that stays."""
+        if self._shown:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+
     def __enter__(self) -> Progress:
         return self
 
@@ -32,6 +38,4 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._shown:
-            sys.stderr.write(_CLEAR)
-            sys.stderr.flush()
+        self.clear()

@@ -1,0 +1,137 @@
+"""The table that a person reads: a row a patch, a cell a release, then what to do about it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+import click
+
+from vllm_series.answers import ReleaseAnswer
+from vllm_series.report import counted
+from vllm_series.reports.findings import Finding, findings
+from vllm_series.reports.grid import blocks
+from vllm_series.reports.marks import ABSENT, ALL, UNJUDGED, Mark, mark
+from vllm_series.reports.printable import columns, printable
+from vllm_series.reports.spans import spans
+
+WIDTH = 100
+"""Columns of a table that is not for a terminal, and of a line of words in any case."""
+_SUPPORTED = "supported"
+
+
+def table(answers: Sequence[ReleaseAnswer], width: int = WIDTH) -> str:
+    """Everything: caption, cells, legend, and a line for all that is not clean.
+
+    No line is wider than `width` columns, but for a word that is wider itself.
+    """
+    if not answers:
+        return "nothing to judge"
+    parts = [caption(answers), grid(answers, width), legend(answers, width)]
+    told = lines(findings(answers), width)
+    return "\n\n".join(part for part in (*parts, told) if part)
+
+
+def caption(answers: Sequence[ReleaseAnswer]) -> str:
+    """What was held against which releases, in one line."""
+    names = {answer.series for answer in answers}
+    judged = [answer.release for answer in answers]
+    where = spans(judged, judged)
+    if len(judged) > 2:
+        where += f" ({len(judged)} releases)"
+    if None in names:
+        patches = {patch.name for answer in answers for patch in answer.patches}
+        what = counted(len(patches), "patch") if patches else "patches"
+        return f"{what} on {where}"
+    if len(names) == 1:
+        return f"series {printable(names.pop() or '')} on {where}"
+    own = "each line's series"
+    if not all(answer.is_supported for answer in answers):
+        own += ", the nearest one where a line has none,"
+    return f"{own} on {where}"
+
+
+def grid(answers: Sequence[ReleaseAnswer], width: int = WIDTH) -> str:
+    """The cells, in as many blocks as the width asks for."""
+    names = list(dict.fromkeys(patch.name for answer in answers for patch in answer.patches))
+    releases = [answer.release for answer in answers]
+    kinds = rows(answers)
+    some = {answer.is_supported for answer in answers} == {True, False}
+    support = [("*", "*") if answer.is_supported else ("", "") for answer in answers]
+    # Where no release could be judged there is no name either, but there is something to tell.
+    names = names or [""]
+    parts = []
+    for block in blocks(releases, [*names, _SUPPORTED] if some else names, width):
+        told = list(block.head)
+        for name in names:
+            marks = kinds.get(name) or [UNJUDGED] * len(answers)
+            told.append(block.row(name, [(_coloured(one), one.sign) for one in marks]))
+        if any(answers[column.at].is_supported for column in block.columns) and some:
+            told.append(block.row(_SUPPORTED, support))
+        parts.append("\n".join(told))
+    return "\n\n".join(parts)
+
+
+def rows(answers: Sequence[ReleaseAnswer]) -> dict[str, list[Mark]]:
+    """The marks of each patch, one a release, in the order in which the series first name them."""
+    names = dict.fromkeys(patch.name for answer in answers for patch in answer.patches)
+    made: dict[str, list[Mark]] = {name: [] for name in names}
+    for answer in answers:
+        there = {patch.name: mark(patch) for patch in answer.patches}
+        rest = UNJUDGED if answer.error else ABSENT
+        for name, marks in made.items():
+            marks.append(there.get(name, rest))
+    return made
+
+
+def legend(answers: Sequence[ReleaseAnswer], width: int = WIDTH) -> str:
+    """The signs that the cells use, and no others."""
+    used = {one for marks in rows(answers).values() for one in marks}
+    if any(answer.error for answer in answers):
+        used.add(UNJUDGED)
+    words = [f"{one.sign} {one.word}: {one.meaning}" for one in ALL if one in used]
+    if {answer.is_supported for answer in answers} == {True, False}:
+        words.append("* supported: a series serves that release, so it counts")
+    told: list[str] = []
+    for word in words:
+        if told and columns(told[-1]) + columns(word) + 3 <= min(width, WIDTH):
+            told[-1] += f"   {word}"
+        else:
+            told.append(word)
+    return "\n".join(told)
+
+
+def lines(found: Sequence[Finding], width: int = WIDTH) -> str:
+    """A paragraph for each finding."""
+    return "\n".join(
+        textwrap.fill(
+            str(finding),
+            min(width, WIDTH),
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for finding in found
+    )
+
+
+def closing(answers: Sequence[ReleaseAnswer]) -> str:
+    """One line for the end: how many of the releases that count are clean."""
+    judged = [answer.release for answer in answers]
+    supported = [answer for answer in answers if answer.is_supported]
+    if not supported:
+        clean = sum(answer.is_clean for answer in answers)
+        return f"no series serves any of these releases, so none counts; clean on {clean}"
+    wrong = [answer.release for answer in supported if not answer.is_clean]
+    if not wrong:
+        return f"clean on {_all(len(supported), 'supported release')}"
+    share = f"{len(wrong)} of {counted(len(supported), 'supported release')}"
+    return f"not clean on {share}: {spans(wrong, judged)}"
+
+
+def _all(number: int, word: str) -> str:
+    return f"the one {word}" if number == 1 else f"all {counted(number, word)}"
+
+
+def _coloured(one: Mark) -> str:
+    return click.style(one.sign, fg=one.colour)
