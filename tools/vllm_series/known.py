@@ -20,12 +20,17 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """One wheel of the index."""
+    """One wheel of the index. `sha256` in hex, `size` in bytes, `date` is the day of the upload;
+    None where the list does not tell it."""
 
     release: str
     distribution: str
     name: str
     fingerprint: str
+    sha256: str | None = None
+    size: int | None = None
+    date: str | None = None
+    yanked: bool = False
 
 
 def wheels(series_dir: Path) -> tuple[Wheel, ...]:
@@ -39,7 +44,16 @@ def wheels(series_dir: Path) -> tuple[Wheel, ...]:
         if value["schema"] != SCHEMA:
             raise ValueError(f"form {value['schema']}, this vllm-series reads {SCHEMA}")
         return tuple(
-            Wheel(item["release"], item["distribution"], item["wheel"], item["python_files"])
+            Wheel(
+                item["release"],
+                item["distribution"],
+                item["wheel"],
+                item["python_files"],
+                item.get("sha256"),
+                item.get("size"),
+                item.get("date"),
+                item.get("yanked") is True,
+            )
             for item in value["wheels"]
         )
     except FileNotFoundError:

@@ -15,7 +15,6 @@ from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -25,7 +24,7 @@ from urllib3.util.retry import Retry
 
 from vllm_series import __version__
 from vllm_series.errors import EnvironmentRefusedError
-from vllm_series.upstream.settings import IndexSettings, redacted
+from vllm_series.upstream.settings import IndexSettings, local_path, redacted, without_user
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -294,18 +293,6 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 def _certificate(error: BaseException) -> bool:
     return any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
-
-
-def local_path(url: str) -> Path | None:
-    """The file or folder that a `file:` address means, None for any other address."""
-    parts = urlsplit(url)
-    return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
-
-
-def without_user(url: str) -> str:
-    """The address without user, password and fragment, as it may be stored."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()
 
 
 def _origin(url: str) -> tuple[str, str]:

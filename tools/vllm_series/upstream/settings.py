@@ -15,10 +15,11 @@ runs in the folder of a series, which is no project that installs vLLM.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.request import url2pathname
 
 from vllm_series.errors import EnvironmentRefusedError, UsageError
 from vllm_series.upstream.configured import pip_values, uv_values
@@ -128,6 +129,10 @@ def index_settings(
         return found.value
 
     indexes: list[str] = []
+    for link in find_links:
+        path = local_path(_address(link))
+        if path is not None and not path.exists():
+            raise UsageError(f"--find-links: there is no {path}. Name a folder of wheels.")
     quiet = places.first(pip=("no-index",), uv_env=("UV_NO_INDEX",), uv_key="no-index")
     if index_url is None and (no_index or (quiet and _truth(quiet))):
         origins["indexes"] = quiet.where if quiet and not no_index else "--no-index"
@@ -272,6 +277,13 @@ def redacted(address: str) -> str:
     return urlunsplit(parts._replace(query="…" if parts.query else "", fragment=""))
 
 
-def all_redacted(addresses: Iterable[str]) -> str:
-    """Several of them, for a message."""
-    return ", ".join(map(redacted, addresses))
+def without_user(address: str) -> str:
+    """The address without user, password and fragment, as it may be stored."""
+    parts = urlsplit(address)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment=""))
+
+
+def local_path(url: str) -> Path | None:
+    """The file or folder that a `file:` address means, None for any other address."""
+    parts = urlsplit(url)
+    return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
