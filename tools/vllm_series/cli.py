@@ -26,6 +26,7 @@ COMMANDS = {
     "revert": "Take patches out again, to the byte.",
     "verify": "Hold a tree against its release and its applied patches, by hash.",
     "check": "Where each patch stands on each release, with nothing installed.",
+    "drift": "When a patch stopped fitting, and what upstream did there.",
     "lint": "Check series folders: complete, in their one form, true.",
     "doctor": "Look for what may go wrong in an environment.",
     "cache": "What is kept of upstream: where, how much, and how to be rid of it.",
