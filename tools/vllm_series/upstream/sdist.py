@@ -69,7 +69,9 @@ def read_sdist(file: IO[bytes], label: str, identity: str) -> SdistTree:
         with (
             gzip.GzipFile(fileobj=file, mode="rb") as inflated,
             tarfile.open(
-                fileobj=cast("IO[bytes]", _Bounded(inflated, label)), mode="r|", encoding="utf-8"
+                fileobj=cast("IO[bytes]", bounded := _Bounded(inflated, label)),
+                mode="r|",
+                encoding="utf-8",
             ) as archive,
         ):
             seen: set[str] = set()
@@ -98,6 +100,9 @@ def read_sdist(file: IO[bytes], label: str, identity: str) -> SdistTree:
                     raise _refused(label, f"{info.name} breaks off")
                 kept[path] = text
                 modes[path] = 0o755 if info.mode & 0o111 else 0o644
+            # To the end, where gzip's own check stands.
+            while bounded.read():
+                pass
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError) as error:
         raise _refused(label, f"it cannot be read: {error}") from error
     if len({name.partition("/")[0] for name in seen}) != 1:
