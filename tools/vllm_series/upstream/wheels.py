@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -65,6 +65,7 @@ class WheelCatalog:
         self._stop = threading.Event()
         self._lock = threading.RLock()
         self._listed: dict[str, _Listed] | None = None
+        self._old: dict[str, _Listed] | None = None
         self._known: tuple[Wheel, ...] | None = None
         self._resolved: IndexSettings | None = None
         self._session: IndexSession | None = None
@@ -140,18 +141,12 @@ class WheelCatalog:
         from vllm_series.upstream.target import target
 
         options = self._options
-        settings = self._settings
-        if options.is_offline:
-            settings = replace(
-                settings,
-                indexes=tuple(url for url in settings.indexes if local_path(url)),
-                find_links=tuple(url for url in settings.find_links if local_path(url)),
-            )
         files = list_files(
-            settings,
+            self._settings,
             options.distribution,
             self._store,
             refresh=options.refresh,
+            is_offline=options.is_offline,
             say=self._say,
         )
         wanted = target(options.python_version, options.platform)
@@ -247,7 +242,9 @@ class WheelCatalog:
         """What the list has of a release. A recorded wheel is known by its bytes, however old the
         list is that names it."""
         if self._listed is None:
-            old = (self._kept(None) or {}).get(version)
+            if self._old is None:
+                self._old = self._kept(None) or {}
+            old = self._old.get(version)
             if old is not None and self._is_recorded(old.release):
                 return old
         listed = self._list()
@@ -267,7 +264,10 @@ class WheelCatalog:
         """The record of a wheel; raises EnvironmentRefusedError where it is of other bytes."""
         release = listed.release
         known = self._recorded()
-        if not self._is_recorded(release) and known:
+        of_it = (release.distribution, release.version)
+        if not self._is_recorded(release) and any(
+            (wheel.distribution, wheel.release) == of_it for wheel in known
+        ):
             from vllm_series.upstream.index import IndexFile
             from vllm_series.upstream.recorded import refuse_other_bytes
 
@@ -280,7 +280,7 @@ class WheelCatalog:
                 release.size,
             )
             word = refuse_other_bytes(known, file)
-            if word:
+            if word and release.wheel not in self._options.wheels:
                 self._say(word)
         return next((wheel for wheel in known if wheel.name == release.wheel), None)
 
