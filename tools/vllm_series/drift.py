@@ -434,7 +434,7 @@ class _Hunk:
                 stand = replace(stand, form=numbers[place.form])
             if at:
                 before = self.places.get(known[at - 1])
-                stand = replace(stand, scope_changed=_scope_text(before) != _scope_text(place))
+                stand = replace(stand, scope_changed=_is_changed(before, place))
                 transition = self._transition(stands[-1], stand)
                 if transition:
                     transitions.append(transition)
@@ -474,6 +474,15 @@ class _Hunk:
         return Side(title, place.text, place.scope, place.lines())
 
 
+def _is_changed(old: Place | None, new: Place | None) -> bool:
+    """Whether the scope of a place has another text, or is there in one release alone."""
+    if old is None or new is None:
+        return old is not new
+    if old.text.text == new.text.text and old.scope == new.scope:
+        return False
+    return old.text.own(old.scope) != new.text.own(new.scope)
+
+
 def _what(old: Stand, new: Stand) -> tuple[str, ...]:
     words = []
     if not old.form and new.form:
@@ -511,10 +520,3 @@ def _told(old: Stand, new: Stand, what: tuple[str, ...], own: str | None) -> str
     if "drifts" in what:
         parts.append(f"the hunk does not fit in {new.release}: {new.reason or new.verdict.value}")
     return "; ".join(parts)
-
-
-def _scope_text(place: Place | None) -> bytes:
-    if place is None:
-        return b""
-    first, end = place.text.range_of(place.scope) or (0, 0)
-    return b"".join(place.text.lines[first:end])

@@ -24,6 +24,8 @@ from vllm_series.verdicts import Verdict
 _WIDTH = 100
 _LONG = 60
 """Lines of a diff from which on only the hunks beside the place are shown."""
+_NAMED = 12
+"""Releases that are named; more are counted."""
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SIGNS = {
     Verdict.EXACT: "=",
@@ -83,11 +85,13 @@ def _hunk(
             count = counted(len(stands), "release")
             own = ", the base's" if any(one.release == answer.base for one in stands) else ""
             yield f"  {_letter(number)}  {span}, {count}{own}"
-            yield from ("     " + line for line in hunk.forms[number - 1].text.splitlines())
+            text = hunk.forms[number - 1].text
+            yield from (f"     {line}".rstrip() for line in text.splitlines())
     changed = _elsewhere(hunk)
     if changed:
         yield ""
-        yield from _wrapped(f"The scope changed, but not here, in {', '.join(changed)} too.")
+        where = ", ".join(changed) if len(changed) <= _NAMED else f"{len(changed)} other releases"
+        yield from _wrapped(f"The scope changed in {where} too, but not here.")
     if forecast is not None:
         yield ""
         yield from _wrapped(forecast.told())
@@ -168,26 +172,21 @@ def _transition(each: Transition, dates: Mapping[str, Release], full: bool) -> I
 def _shown(diff: ScopeDiff, full: bool) -> Iterator[str]:
     """The diff of the scope; of a long one what reaches the place, and how much is left out."""
     if not diff.hunks:
-        yield "  (the scope's own text is the same)"
+        yield "  (no line of the scope itself has changed)"
         return
-    if full or diff.size <= _LONG or not diff.near:
-        hunks = diff.hunks
-        text = diff.whole
-    else:
-        hunks = tuple(diff.hunks[at] for at in diff.near)
-        text = diff.beside
-    left = len(diff.hunks) - len(hunks)
-    if not full and sum(hunk.count("\n") for hunk in hunks) > 4 * _LONG:
-        lines = text.splitlines()
-        text = "\n".join(lines[: 4 * _LONG])
-        cut = len(lines) - 4 * _LONG
-        yield coloured(text)
-        yield f"  … {cut} more lines of this diff; --full shows them"
+    if full or (diff.size <= _LONG):
+        yield coloured(diff.whole)
         return
-    yield coloured(text)
+    near = diff.near or (0,)
+    lines = (diff.beside or diff.head + diff.hunks[0]).splitlines()
+    yield coloured("\n".join(lines[: 2 * _LONG]))
+    left = []
+    if len(lines) > 2 * _LONG:
+        left.append(counted(len(lines) - 2 * _LONG, "line"))
+    if len(diff.hunks) > len(near):
+        left.append(counted(len(diff.hunks) - len(near), "change") + " elsewhere in the scope")
     if left:
-        changes = counted(left, "change")
-        yield f"  … {changes} of the scope elsewhere; --full shows {'it' if left == 1 else 'them'}"
+        yield f"  … and {' and '.join(left)}: --full shows all"
 
 
 def _sign(stand: Stand) -> str:

@@ -52,8 +52,25 @@ class Text:
 
     def statement(self, line: int) -> tuple[int, int]:
         """First line and end (not included) of the statement that a line is a part of, of its head
-        alone for a compound one; any other line is one by itself."""
-        return self._spans.get(line, (line, line + 1))
+        alone for a compound one; comments that stand together are one, any other line is one by
+        itself."""
+        found = self._spans.get(line)
+        if found is None and self.is_comment(line):
+            first, end = line, line + 1
+            while first and self.is_comment(first - 1):
+                first -= 1
+            while end < len(self.lines) and self.is_comment(end):
+                end += 1
+            return first, end
+        return found or (line, line + 1)
+
+    def is_comment(self, line: int) -> bool:
+        """Whether a line of Python holds a comment alone."""
+        return (
+            is_python(self.path)
+            and line not in self._spans
+            and self.lines[line].lstrip().startswith(b"#")
+        )
 
     def range_of(self, scope: str | None) -> tuple[int, int] | None:
         """First line and end (not included) of a scope; the whole file for the module and for
@@ -62,6 +79,16 @@ class Text:
             return 0, len(self.lines)
         found = self.scopes.ranges(scope) if self.scopes else None
         return (found[0] - 1, found[1]) if found else None
+
+    def own(self, scope: str | None) -> bytes:
+        """The lines of a scope; of the module those alone that stand in no class or function."""
+        first, end = self.range_of(scope) or (0, 0)
+        lines = range(first, end)
+        scopes = self.scopes
+        if scope == MODULE and scopes is not None:
+            lines_of = [line for line in lines if scopes.innermost(line + 1) == MODULE]
+            return b"".join(self.lines[line] for line in lines_of)
+        return b"".join(self.lines[first:end])
 
     def is_blank(self, line: int) -> bool:
         """Whether a line holds white space alone."""

@@ -230,7 +230,7 @@ def _step(
         moved or alignment.run(first, size) is None,
         1.0 if moved else _share(inner),
         1.0 if moved else _share(whole),
-        _scope_lines(place) != _scope_lines(there),
+        place.text.own(place.scope) != there.text.own(there.scope),
     )
 
 
@@ -292,11 +292,6 @@ def _aligned(old: Text, new: Text) -> Alignment:
 
 def _share(broken: Sequence[bool]) -> float:
     return sum(broken) / len(broken) if broken else 0.0
-
-
-def _scope_lines(place: Place) -> list[bytes]:
-    first, end = place.text.range_of(place.scope) or (0, 0)
-    return place.text.lines[first:end]
 
 
 def _line(version: str) -> str:

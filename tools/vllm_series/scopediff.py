@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from vllm_series.align import align
 from vllm_series.following import Text
+from vllm_series.scope import MODULE
 
 CONTEXT = 3
 
@@ -36,6 +37,14 @@ class Side:
         """The scope's lines."""
         first, end = self.span
         return self.text.lines[first:end] if self.text else []
+
+    def has(self, lines: range) -> bool:
+        """Whether any of these lines is the scope's: of the module those alone that stand in no
+        class or function."""
+        if self.text is None or self.text.scopes is None or self.scope != MODULE:
+            return bool(lines)
+        scopes = self.text.scopes
+        return any(scopes.innermost(line + 1) == MODULE for line in lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +75,17 @@ class ScopeDiff:
 def scope_diff(old: Side, new: Side) -> ScopeDiff:
     """The diff of one scope. A side without the scope counts as empty."""
     before, after = old.lines, new.lines
-    hunks, near = [], []
-    for number, (low, high, there, end) in enumerate(_groups(before, after)):
+    hunks: list[str] = []
+    near: list[int] = []
+    for low, high, there, end in _groups(before, after):
         first, second = old.span[0] + low, new.span[0] + there
+        meets = _meets(old.place, first, first + high - low) or _meets(
+            new.place, second, second + end - there
+        )
+        if not meets and not _own(old, new, (first, before[low:high]), (second, after[there:end])):
+            continue
+        if meets:
+            near.append(len(hunks))
         hunks.append(
             _hunk(
                 before[low:high],
@@ -78,12 +95,22 @@ def scope_diff(old: Side, new: Side) -> ScopeDiff:
                 new.scope or old.scope or "",
             )
         )
-        if _meets(old.place, first, first + high - low) or _meets(
-            new.place, second, second + end - there
-        ):
-            near.append(number)
     head = f"--- {old.title}\n+++ {new.title}\n"
     return ScopeDiff(head, tuple(hunks), tuple(near))
+
+
+def _own(
+    old: Side, new: Side, before: tuple[int, list[bytes]], after: tuple[int, list[bytes]]
+) -> bool:
+    """Whether any changed line of two parts of a scope (first line, lines) is its own."""
+    gone, added = set(range(len(before[1]))), set(range(len(after[1])))
+    for at, there in enumerate(align(before[1], after[1]).kept):
+        if there >= 0:
+            gone.discard(at)
+            added.discard(there)
+    return any(old.has(range(before[0] + at, before[0] + at + 1)) for at in gone) or any(
+        new.has(range(after[0] + at, after[0] + at + 1)) for at in added
+    )
 
 
 def _meets(place: tuple[int, int] | None, first: int, end: int) -> bool:
