@@ -187,45 +187,35 @@ def _settle(lines: list[int], texts: Sequence[bytes], flags: bytearray, other: b
     run of the other side that belongs to the one at hand.
     """
     size = len(lines)
-    start = 0
     gap = _Gap(other)
-    while True:
+    at = 0
+    while (start := flags.find(1, at)) >= 0:
+        gap.step(start - at)
         end = flags.find(0, start)
-        if end < 0:
-            end = size
-        if end > start:
-            start, end = _slide(lines, texts, flags, start, end, gap)
+        start, end = _slide(lines, texts, flags, start, end if end >= 0 else size, gap)
         if end >= size:
             return
-        start = end + 1
-        gap.next()
+        at = end + 1
+        gap.step(1)
 
 
 class _Gap:
     """A run of changed lines, perhaps empty, between two lines that stay."""
 
-    __slots__ = ("end", "flags", "start")
+    __slots__ = ("_number", "_stays")
 
     def __init__(self, flags: bytearray) -> None:
-        self.flags = flags
-        self.start = 0
-        self.end = self._end()
+        stays = [index for index, flag in enumerate(flags) if not flag]
+        self._stays = [-1, *stays, len(flags)]
+        self._number = 0
 
-    def _end(self) -> int:
-        found = self.flags.find(0, self.start)
-        return found if found >= 0 else len(self.flags)
-
-    def next(self) -> None:
-        self.start = self.end + 1
-        self.end = self._end()
-
-    def previous(self) -> None:
-        self.end = self.start - 1
-        self.start = self.flags.rfind(0, 0, self.end) + 1
+    def step(self, runs: int) -> None:
+        """Go on by so many lines that stay; back, where it is negative."""
+        self._number += runs
 
     @property
     def is_empty(self) -> bool:
-        return self.start == self.end
+        return self._stays[self._number] + 1 == self._stays[self._number + 1]
 
 
 def _slide(
@@ -238,13 +228,13 @@ def _slide(
         beside = -1
         while start and lines[start - 1] == lines[end - 1]:
             start, end = _up(flags, start, end)
-            gap.previous()
+            gap.step(-1)
         highest = end
         if not gap.is_empty:
             beside = end
         while end < size and lines[start] == lines[end]:
             start, end = _down(flags, start, end)
-            gap.next()
+            gap.step(1)
             if not gap.is_empty:
                 beside = end
         if end - start == length:
@@ -262,7 +252,7 @@ def _slide(
         )
     while end > best:
         start, end = _up(flags, start, end)
-        gap.previous()
+        gap.step(-1)
     return start, end
 
 
