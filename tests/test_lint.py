@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from diffs import git_diff
 from vllm_series.environments import find_tree
 from vllm_series.lint import Report, lint
 
@@ -138,3 +139,52 @@ def test_a_lie_about_the_base_is_found_out(
 def test_another_release_is_no_base(folder: Path, stock: Stock) -> None:
     report = lint(folder, find_tree(stock("0.32.0")).read, "0.32.0")
     assert (report.base, report.problems) == (None, ())
+
+
+TWINS = b"""\
+class C:
+    def run(self):
+        if self.a:
+            x = 1
+            y = 2
+            z = 3
+        if self.b:
+            x = 1
+            y = 2
+            z = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("heading", "text"),
+    [
+        ("C.run (2 of 2)", ""),
+        ("C.run", "where its text stands 2 times. Write 'C.run (2 of 2)'."),
+        ("C.run (1 of 2)", "where its text stands 2 times. Write 'C.run (2 of 2)'."),
+        ("C.run (2 of 3)", "where its text stands 2 times. Write 'C.run (2 of 2)'."),
+        ("C (2 of 2)", "section heading 'C (2 of 2)', but it changes C.run"),
+    ],
+)
+def test_a_heading_says_which_copy_of_its_text_is_meant(
+    folder: Path, heading: str, text: str
+) -> None:
+    path = "vllm/twins.py"
+    head, mark, tail = TWINS.rpartition(b"            y = 2\n")
+    diff = git_diff(
+        {path: TWINS}, {path: head + b"            y = 3\n" + tail}, "-U1", "--full-index"
+    )
+    start, _, rest = diff.partition(b" @@")
+    body = rest.partition(b"\n")[2]
+    own = (folder / NAME).read_bytes().partition(b"diff --git ")[0]
+    contracts = [line for line in own.splitlines(True) if not line.startswith(b"Contract")]
+    (folder / NAME).write_bytes(
+        b"".join(contracts) + start + b" @@ " + heading.encode() + b"\n" + body
+    )
+    problems = said(lint(folder, {path: TWINS}.get, "0.33.0"))
+    assert mark
+    assert (any(text in one for one in problems) and len(problems) == 1) if text else not problems
+
+
+def test_a_count_that_makes_no_sense_is_no_scope(folder: Path) -> None:
+    edit(folder, b"@@ Scheduler.schedule\n", b"@@ Scheduler.schedule (3 of 2)\n")
+    assert any("is not the hunk's scope" in one for one in said(lint(folder)))

@@ -465,10 +465,43 @@ def test_heading_of_git_can_refuse_a_place() -> None:
     assert "below other, not below alpha" in placement.reason
 
 
-def test_heading_of_git_cannot_choose_between_two_places() -> None:
+def test_heading_of_git_tells_two_places_apart_that_stand_below_different_definitions() -> None:
     change = change_of(LONG, LONG_CHANGED, "-U2")
-    twice = LONG + b"\n\n" + LONG.replace(b"def alpha", b"def other")
+    twice = LONG.replace(b"def alpha", b"def other") + b"\n\n" + LONG
+    placement = one(change, twice)
+    assert placement.line == len(LONG.splitlines()) + 2 + change.hunks[0].first_line
+
+
+def test_heading_of_git_cannot_choose_between_two_places_below_it() -> None:
+    change = change_of(BASE, BASE.replace(b"= begin *", b"= 2 *"), "-U1")
+    assert change.hunks[0].heading == b"class Second:"
+    twice = BASE + BASE.partition(b"class Second:\n")[2].replace(b"run", b"go")
     assert one(change, twice).verdict is Verdict.AMBIGUOUS
+
+
+def test_heading_of_git_names_what_stands_above_and_others_may_come_between() -> None:
+    text = LONG.replace(b"seven = 7\n    return six", b"seven = 7\n    eight = 8\n    return six")
+    change = change_of(text, text.replace(b"six = 6", b"six = 66"), "-U3")
+    assert change.hunks[0].heading == b"def alpha(value):"
+    between = text.replace(b"\n\ndef beta", b"\n\ndef gamma(value):\n    return 3\n\n\ndef beta")
+    between = between.replace(b"    return one\n\n\ndef gamma", b"    return 1\n\n\ndef gamma")
+    moved = between.replace(b"    return 3\n\n\ndef beta", b"    return one\n\n\ndef beta")
+    assert one(change, moved).verdict is Verdict.OFFSET
+    head, alpha, rest = text.partition(b"def alpha(value):\n")
+    above = change.hunks[0].pre
+    assert (
+        one(change, b"".join(above) + b"    return six\n\n\n" + head + alpha).verdict
+        is Verdict.MOVED
+    )
+    assert rest
+
+
+def test_heading_of_git_that_defines_nothing_speaks_of_no_scope() -> None:
+    from dataclasses import replace
+
+    change = change_of(LONG, LONG_CHANGED, "-U2")
+    change = replace(change, hunks=(replace(change.hunks[0], heading=b"import os"),))
+    assert one(change, shifted(LONG)).verdict is Verdict.OFFSET
 
 
 def test_changed_signature_under_the_same_name_is_fine() -> None:

@@ -47,6 +47,88 @@ def verdicts(planned: Plan) -> list[str]:
     return [patch.verdict.value for patch in planned.patches]
 
 
+# -- with the base -------------------------------------------------------------------------------
+
+UP = X.replace(b"line 3\n", b"line three\n").replace(b"line 20\n", b"line twenty\n")
+"""The release's file: upstream has changed two lines of the base."""
+
+
+def with_base(tree: Files, *patches: bytes, base: Files = TREE) -> Plan:
+    parsed = [parse(patch, f"{number}.patch") for number, patch in enumerate(patches)]
+    return make_plan(parsed, tree.get, base=base.get)
+
+
+def test_merged_patch_has_a_step_and_later_ones_are_planned_on_it_but_the_plan_does_not_fit() -> (
+    None
+):
+    steps = [X, edit(X, 5), edit(X, 5, 7), edit(X, 5, 7, 28)]
+    patches = [change(*pair) for pair in pairwise(steps)]
+    planned = with_base({"vllm/a.py": UP}, *patches)
+    assert verdicts(planned) == ["merged", "exact", "exact"]
+    assert not planned.fits
+    assert not planned.patches[0].fits
+    assert not planned.patches[0].refused
+    assert planned.results()["vllm/a.py"][1] == edit(UP, 5, 7, 28)
+
+
+def test_patch_on_top_of_others_is_aligned_with_what_they_made_of_the_base() -> None:
+    """The second patch stands between lines that the first one adds."""
+    first = X.replace(b"line 5\n", b"line 5\nnew 1\nnew 2\n")
+    second = first.replace(b"new 1\n", b"new 1\nnew 1b\n")
+    patches = [change(X, first), change(first, second)]
+    tree = X.replace(b"line 4\n", b"line four\n")
+    planned = with_base({"vllm/a.py": tree}, *patches)
+    assert verdicts(planned) == ["merged", "merged"]
+    result = planned.results()["vllm/a.py"][1]
+    assert result == tree.replace(b"line 5\n", b"line 5\nnew 1\nnew 1b\nnew 2\n")
+
+
+def test_failed_patch_stays_in_the_base_so_that_later_ones_are_still_aligned() -> None:
+    steps = [X, edit(X, 3), edit(X, 3, 4, 9), edit(X, 3, 4, 9, 18)]
+    patches = [change(*pair) for pair in pairwise(steps)]
+    planned = with_base({"vllm/a.py": UP}, *patches)
+    assert verdicts(planned) == ["drifted", "drifted", "merged"]
+    assert planned.results()["vllm/a.py"][1] == edit(UP, 18)
+
+
+def test_blocked_patch_stays_in_the_base_too() -> None:
+    needs = b"From: a <a@b>\nSubject: b\n\nwhy\n\nNeeds: 0.patch\n\n"
+    first, second, third = X, edit(X, 3), edit(X, 3, 10)
+    patches = [change(first, second), needs + change(second, third), change(third, edit(third, 18))]
+    planned = with_base({"vllm/a.py": UP}, *patches)
+    assert verdicts(planned) == ["drifted", "blocked", "merged"]
+    assert planned.results()["vllm/a.py"][1] == edit(UP, 18)
+
+
+def test_base_is_not_read_where_the_file_is_the_recorded_one() -> None:
+    asked: list[str] = []
+
+    def base(path: str) -> bytes | None:
+        asked.append(path)
+        return TREE.get(path)
+
+    steps = [X, edit(X, 5), edit(X, 5, 6)]
+    patches = [parse(change(*pair), "p") for pair in pairwise(steps)]
+    assert make_plan(patches, {"vllm/a.py": X}.get, base=base).fits
+    assert asked == []
+
+
+def test_base_that_is_another_is_noted() -> None:
+    other = {"vllm/a.py": X.replace(b"line 5\n", b"line five\n")}
+    planned = with_base({"vllm/a.py": UP}, change(X, edit(X, 6)), base=other)
+    assert verdicts(planned) == ["drifted"]
+    assert any(
+        "does not fit vllm/a.py of its base either" in note for note in planned.patches[0].notes
+    )
+
+
+def test_renamed_file_is_merged_by_its_old_name() -> None:
+    moved = diff({"vllm/a.py": X}, {"vllm/c.py": edit(X, 5)}, "-M")
+    planned = with_base({"vllm/a.py": UP}, moved)
+    assert verdicts(planned) == ["merged"]
+    assert planned.results() == {"vllm/a.py": (UP, None), "vllm/c.py": (None, edit(UP, 5))}
+
+
 # -- on top of each other ------------------------------------------------------------------------
 
 

@@ -76,6 +76,9 @@ class Search:
             )
         everywhere = list(self.matches(hunk.pre, hunk))
         inside = [line for line in everywhere if self.admits(hunk, line, bound)]
+        if bound is None and len(inside) > 1 and len(below := self.agreeing(hunk, inside)) == 1:
+            # Copies elsewhere do not count where git's heading names what stands above just one.
+            inside = below
         done = [
             line for line in self.matches(hunk.post, hunk) if self.admits_post(hunk, line, bound)
         ]
@@ -283,26 +286,48 @@ class Search:
         return qualified[0] if len(qualified) == 1 else name
 
     def contradicts_hint(self, hunk: Hunk, line: int) -> str:
-        """What git would write above a hunk at `line`, where that names another definition.
+        """What git would write above a hunk at `line`, where that cannot be what it wrote.
 
-        Which of its two drivers git used cannot be seen in a heading, so either may agree.
+        Which of its two drivers git used cannot be seen in a heading, so either may agree. What a
+        heading names stands above the hunk, not around it: other functions may have come between
+        it and a function at the left margin. A heading that defines nothing speaks of no scope.
         """
         from vllm_series.scope import HeadingDriver, defined_name, git_function_line
 
         name = defined_name(hunk.heading)
-        if not hunk.heading:
+        if name is None:
             return ""
         seen = [git_function_line(self.lines, line, driver) for driver in HeadingDriver]
-        if name is None:
-            # Not a definition: it must stand as it is, or no definition may stand there.
-            if hunk.heading in seen:
-                return ""
-            found = git_function_line(self.lines, line, HeadingDriver.DEFAULT)
-            return (defined_name(found) if found else None) or ""
         names = [defined_name(found) for found in seen if found]
-        if name in names:
+        if name in names or self.stands_above(hunk, line):
             return ""
         return next((other for other in names if other), "no definition")
+
+    def stands_above(self, hunk: Hunk, line: int) -> bool:
+        """Whether the heading names a function of the module that ends before `line`."""
+        from vllm_series.scope import defined_name
+
+        name = defined_name(hunk.heading)
+        if name is None or hunk.heading.startswith(b"class"):
+            return False
+        span = self.range_of(name)
+        return span is not None and span[1] < line
+
+    def agreeing(self, hunk: Hunk, lines: list[int]) -> list[int]:
+        """The lines above which git would write the same heading, or name the same definition."""
+        from vllm_series.scope import HeadingDriver, defined_name, git_function_line
+
+        if not hunk.heading:
+            return []
+        name = defined_name(hunk.heading)
+        result = []
+        for line in lines:
+            seen = [git_function_line(self.lines, line, driver) for driver in HeadingDriver]
+            if hunk.heading in seen or (
+                name is not None and name in [defined_name(found) for found in seen if found]
+            ):
+                result.append(line)
+        return result
 
     def known(self, bound: str) -> bool:
         """Whether the file has that scope."""

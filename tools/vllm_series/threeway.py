@@ -122,7 +122,10 @@ class ThreeWay:
             return Placed(Placement(hunk, Verdict.APPLIED, line, None, scope))
         if found.line is not None:
             return Placed(self.elsewhere(hunk, start, found))
-        return Placed(replace(found, reason=f"{found.reason}; {self.obstacle(hunk, start)}"))
+        copies = [at for at in self.search.matches(hunk.pre, hunk) if self.explained(hunk, at - 1)]
+        verdict = Verdict.DRIFTED if copies or found.verdict is not Verdict.MOVED else found.verdict
+        reason = f"{self.obstacle(hunk, start)}; {found.reason}"
+        return Placed(replace(found, verdict=verdict, reason=reason))
 
     # -- what the alignment says ----------------------------------------------------------------
 
