@@ -15,8 +15,16 @@ from vllm_series.upstream.open import UpstreamOptions
 
 @click.command("drift")
 @click.argument("name", metavar="PATCH")
-@click.option("--since", metavar="RELEASE", help="The oldest release to look at.")
-@click.option("--until", metavar="RELEASE", help="The newest release to look at.")
+@click.option(
+    "--since",
+    metavar="RELEASE",
+    help="The oldest release to look at.",
+)
+@click.option(
+    "--until",
+    metavar="RELEASE",
+    help="The newest release to look at.",
+)
 @click.option(
     "--base",
     metavar="RELEASE",
@@ -64,9 +72,9 @@ def command(
     """
     from vllm_series.commands.progress import Progress
     from vllm_series.drift import drift
-    from vllm_series.driftreport import as_value, told
     from vllm_series.forecast import forecast
     from vllm_series.report import as_json as rendered
+    from vllm_series.reports.drift import as_value, told
     from vllm_series.upstream.open import open_catalog
 
     entries = _entries(name, series_dir, series_name)

@@ -1,1 +1,1 @@
-"""The answers of `check` for people and for programs, one module a form."""
+"""The answers of `check` and `drift` for people and for programs, one module a form."""

@@ -15,8 +15,8 @@ import click
 
 from vllm_series.drift import Drift, HunkDrift, Stand, Transition
 from vllm_series.forecast import Forecast
-from vllm_series.report import counted
-from vllm_series.report import diff as coloured
+from vllm_series.report import counted, diff
+from vllm_series.reports.printable import printable
 from vllm_series.scopediff import ScopeDiff
 from vllm_series.upstream.catalog import Release
 from vllm_series.verdicts import Verdict
@@ -62,7 +62,7 @@ def told(answer: Drift, forecasts: Sequence[Forecast | None], *, full: bool) -> 
 
 def _head(answer: Drift) -> Iterator[str]:
     first, last = answer.releases[0].version, answer.releases[-1].version
-    made = f"{answer.patch}, made on {answer.base}"
+    made = printable(f"{answer.patch}, made on {answer.base}")
     yield click.style(f"{made}: {_releases(len(answer.releases), first, last)}", bold=True)
     if answer.found:
         yield f"{answer.base} is the base {answer.found}."
@@ -72,7 +72,8 @@ def _hunk(
     answer: Drift, hunk: HunkDrift, forecast: Forecast | None, dates: Mapping[str, Release]
 ) -> Iterator[str]:
     scope = f", in {hunk.scope}" if hunk.scope else ""
-    yield click.style(f"{hunk.path}, hunk {hunk.number}{scope}", bold=True)
+    title = printable(f"{hunk.path}, hunk {hunk.number}{scope}")
+    yield click.style(title, bold=True)
     yield from _wrapped(summary(hunk, answer.base))
     yield ""
     yield from timeline(hunk)
@@ -86,7 +87,7 @@ def _hunk(
             own = ", the base's" if any(one.release == answer.base for one in stands) else ""
             yield f"  {_letter(number)}  {span}, {count}{own}"
             text = hunk.forms[number - 1].text
-            yield from (f"     {line}".rstrip() for line in text.splitlines())
+            yield from (f"     {printable(line)}".rstrip() for line in text.splitlines())
     changed = _elsewhere(hunk)
     if changed:
         yield ""
@@ -169,24 +170,29 @@ def _transition(each: Transition, dates: Mapping[str, Release], full: bool) -> I
     yield from _shown(each.diff, full)
 
 
-def _shown(diff: ScopeDiff, full: bool) -> Iterator[str]:
+def _shown(found: ScopeDiff, full: bool) -> Iterator[str]:
     """The diff of the scope; of a long one what reaches the place, and how much is left out."""
-    if not diff.hunks:
+    if not found.hunks:
         yield "  (no line of the scope itself has changed)"
         return
-    if full or (diff.size <= _LONG):
-        yield coloured(diff.whole)
+    if full or found.size <= _LONG:
+        yield _painted(found.whole)
         return
-    near = diff.near or (0,)
-    lines = (diff.beside or diff.head + diff.hunks[0]).splitlines()
-    yield coloured("\n".join(lines[: 2 * _LONG]))
+    near = found.near or (0,)
+    lines = (found.beside or found.head + found.hunks[0]).splitlines()
+    yield _painted("\n".join(lines[: 2 * _LONG]))
     left = []
     if len(lines) > 2 * _LONG:
         left.append(counted(len(lines) - 2 * _LONG, "line"))
-    if len(diff.hunks) > len(near):
-        left.append(counted(len(diff.hunks) - len(near), "change") + " elsewhere in the scope")
+    if len(found.hunks) > len(near):
+        left.append(counted(len(found.hunks) - len(near), "change") + " elsewhere in the scope")
     if left:
         yield f"  … and {' and '.join(left)}: --full shows all"
+
+
+def _painted(text: str) -> str:
+    """A diff, coloured; what its lines hold cannot move the cursor."""
+    return diff("\n".join(printable(line, "\t") for line in text.split("\n"))).rstrip("\n")
 
 
 def _sign(stand: Stand) -> str:
@@ -217,7 +223,11 @@ def _releases(number: int, first: str, last: str) -> str:
 
 def _wrapped(text: str, hanging: str = "") -> list[str]:
     return textwrap.wrap(
-        text, _WIDTH, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
+        printable(text),
+        _WIDTH,
+        subsequent_indent=hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
