@@ -307,10 +307,7 @@ class _Run:
         ]
         result = Judged(tuple(patches), judged.overlaps)
         notes = [lacking] if lacking else []
-        notes += [
-            f"{version} cannot be asked since when a hunk is upstream: {error}"
-            for version, error in history.unread.items()
-        ]
+        notes += history.not_asked(subject.base, job.release)
         if not notes:
             self._answers.put(self._key(job), packed(result.patches, result.overlaps))
         return replace(shown, patches=result.patches, overlaps=result.overlaps, notes=tuple(notes))

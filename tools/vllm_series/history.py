@@ -36,6 +36,15 @@ class History:
         self.unread: dict[str, VllmSeriesError] = {}
         """Releases that could not be asked."""
 
+    def not_asked(self, base: str | None, release: str) -> list[str]:
+        """A note for each release from `base` up to `release` that could not be asked."""
+        asked = self.after(base, release) if base is not None else ()
+        return [
+            f"{version} cannot be asked whether a hunk is upstream: {self.unread[version]}"
+            for version in asked
+            if version in self.unread
+        ]
+
     def told(self, subject: Subject, release: str, answer: PatchAnswer) -> PatchAnswer:
         """The answer for a patch in `release`, after the releases since its base were asked."""
         if answer.base is None or not any(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vllm_series.canonical import written
+from vllm_series.contracts import CONTRACT, broken
 from vllm_series.errors import PatchFormatError, SeriesError
 from vllm_series.fileplan import FilePlan, Read
 from vllm_series.heading import read_heading
@@ -54,7 +55,6 @@ KNOWN_TRAILERS = (
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}$")
 _BASE = re.compile(r"^vllm \d+\.\d+\.\d+\S*$")
 _ACTIVATE = re.compile(r"^[A-Za-z_]\w*=\S*$")
-_CONTRACT = re.compile(r"^(?P<module>[\w.]+):(?P<name>[\w.#]+)(?P<signature>\(.*\))$")
 _SCOPE = re.compile(r"^[^\W\d]\w*(#\d+)?(\.[^\W\d]\w*(#\d+)?)*$")
 _FULL_ID = re.compile(r"^[0-9a-f]{40}$")
 
@@ -171,7 +171,7 @@ def _trailers(patch: Patch, folder: Path, before: Sequence[str]) -> Iterator[tup
         if not _ACTIVATE.match(value):
             yield 0, f"Activate: {value} is not of the form NAME=value. Write it so."
     for value in patch.trailer("Contract"):
-        if not _CONTRACT.match(value):
+        if not CONTRACT.match(value):
             yield (
                 0,
                 f"Contract: {value} is not of the form module:Class.name(parameters). Write it so.",
@@ -331,25 +331,8 @@ def _scopes(file: FilePlan, before: bytes, after: bytes) -> Iterator[tuple[int, 
 
 
 def _contracts(patch: Patch, read: Read) -> Iterator[tuple[int, str]]:
-    for value in patch.trailer("Contract"):
-        found = _CONTRACT.match(value)
-        if not found:
-            continue
-        path = found["module"].replace(".", "/") + ".py"
-        text = read(path)
-        scopes = Scopes.of(text, path) if text is not None else None
-        if scopes is None:
-            yield 0, f"Contract: {value}: there is no {path}. Correct the trailer."
-            continue
-        signature = scopes.signature(found["name"])
-        if signature is None:
-            yield (
-                0,
-                f"Contract: {value}: there is no {found['name']} in {path}. Correct the trailer.",
-            )
-        elif signature != found["signature"]:
-            yield (
-                0,
-                f"Contract: {found['name']} is {signature}, not {found['signature']}. "
-                "Correct the patch or the trailer.",
-            )
+    for contract in broken(patch, read):
+        yield (
+            0,
+            f"Contract: {contract.value}: {contract.found}. Correct the patch or the trailer.",
+        )
