@@ -91,12 +91,7 @@ class WheelTree:
         if row is None:
             return None
         text = self._kept(row)
-        if text is None:
-            self._fetch([row])
-            text = self._kept(row)
-        if text is None:  # pragma: no cover (another process emptied the cache at this moment)
-            raise EnvironmentRefusedError(f"{path} of {self.label} vanished. Try again.")
-        return text
+        return self._fetched([row])[row.sha256] if text is None else text
 
     def mode(self, path: str) -> int | None:
         """The permission bits as an installer sets them (0o755 or 0o644), None for no file."""
@@ -132,7 +127,7 @@ class WheelTree:
         rows = [row for path in paths if (row := table.find(path)) is not None]
         missing = {row.sha256: row for row in rows if not self._has(row)}
         if missing:
-            self._fetch(list(missing.values()))
+            self._fetched(list(missing.values()))
 
     def close(self) -> None:
         """Give back what is held open; what is asked for later opens it anew."""
@@ -208,11 +203,13 @@ class WheelTree:
             self._store.put(WHEELS, key, table.data)
         return table
 
-    def _fetch(self, rows: list[Row]) -> None:
+    def _fetched(self, rows: list[Row]) -> dict[str, bytes]:
+        """The texts by SHA-256, kept from now on."""
         from vllm_series.upstream.archive import Held, read_members
 
         by_name = {row.member.name: row for row in rows}
         nothing: Held = Held(0, b"")
+        texts = {}
         for member, text in read_members(
             self._open(), self.label, [row.member for row in rows], nothing, self._run
         ):
@@ -225,3 +222,5 @@ class WheelTree:
             self._store.put_blob(text)
             if not self._store.has_blob(row.sha256):
                 self._texts[row.sha256] = text
+            texts[row.sha256] = text
+        return texts
