@@ -484,6 +484,51 @@ def test_a_hunk_on_another_release_is_placed_where_the_alignment_of_the_files_sa
     assert seen["placed, not aligned"] < seen["placed"] / 50
 
 
+def test_with_the_base_a_hunk_goes_where_git_merges_it_or_is_refused(
+    releases: Callable[[str, str], Releases], tmp_path: Path
+) -> None:
+    """Hunks of 0.33 on the files of 0.31, by those of 0.32; the oracle is `git merge-file`."""
+    pair, back = releases("0.32.0", "0.33.0"), releases("0.31.0", "0.32.0")
+    there = {back.texts(change)[0] for change in back.changes(context=0)}
+    seen: Counter[str] = Counter()
+    for change in pair.changes(context=3, part="vllm/v1/core"):
+        path, old, _ = pair.texts(change)
+        if path not in there:
+            continue
+        text = (back.older / path).read_bytes()
+        for hunk in change.hunks:
+            single = replace(change, hunks=(hunk,), new_id=None)
+            placed = place(single, text, path, binding=False, base=old)
+            if placed.verdict is Verdict.APPLIED:
+                seen["applied"] += 1
+                continue
+            merged = merge_file(tmp_path, text, old, place(single, old, path, binding=False).result)
+            if placed.result is None:
+                seen["refused" if merged is None else "refused, git merges"] += 1
+            elif merged is None:
+                # git aligns by Myers' algorithm there, and may be misled; the text stands whole.
+                assert placed.verdict is not Verdict.MERGED
+                seen["placed, git has a conflict"] += 1
+            else:
+                assert placed.result == merged, f"{path}: {hunk.header()!r}"
+                seen[placed.verdict.value] += 1
+    print(dict(seen))
+    assert seen["exact"] + seen["offset"] > 50
+    assert seen["merged"] > 3
+    assert seen["placed, git has a conflict"] < seen["offset"] / 30
+    assert seen["refused, git merges"] < seen["refused"]
+
+
+def merge_file(folder: Path, text: bytes, base: bytes, edited: bytes | None) -> bytes | None:
+    """What `git merge-file` makes of both changes of the base; None for a conflict."""
+    assert edited is not None
+    for name, content in (("text", text), ("base", base), ("edited", edited)):
+        (folder / name).write_bytes(content)
+    command = ["git", "merge-file", "-p", "-q", "text", "base", "edited"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+    return done.stdout if done.returncode == 0 else None
+
+
 def unchanged_lines(change: FileChange) -> Callable[[int], int | None]:
     """From a line of the new file to its line in the old one, None for lines that are new; the
     change has no context."""
