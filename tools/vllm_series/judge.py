@@ -6,7 +6,7 @@ a hunk that does not fit comes afterwards (`history`), and then which patches fe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -16,6 +16,7 @@ from vllm_series.bindings import Source
 from vllm_series.blocked import Dependencies, written
 from vllm_series.contracts import broken
 from vllm_series.fileplan import FilePlan, Read
+from vllm_series.imports import imports, is_there
 from vllm_series.overlaps import overlaps
 from vllm_series.patch import FileChange, Kind, Patch
 from vllm_series.plan import PatchPlan, make_plan
@@ -59,14 +60,14 @@ def judge(subject: Subject, tree: Files, present: Sequence[str] = ()) -> Judged:
         base=subject.read,
     )
     done = set(present)
-    changed: set[str] = set()
+    changed: dict[str, bytes | None] = {}
     answers = []
     for planned in plan.patches:
         answers.append(_patch(subject, planned, tree.read, done, changed))
         if not planned.refused:
             done.add(planned.patch.name)
         if planned.step is not None:
-            changed.update(file.path for file in planned.step.files)
+            changed |= {file.path: file.after for file in planned.step.files}
     here = [
         written(file, planned)
         for planned in plan.patches
@@ -152,9 +153,14 @@ def blocked(
 
 
 def _patch(
-    subject: Subject, planned: PatchPlan, read: Read, done: set[str], changed: set[str]
+    subject: Subject,
+    planned: PatchPlan,
+    read: Read,
+    done: set[str],
+    changed: Mapping[str, bytes | None],
 ) -> PatchAnswer:
-    """`done` names the patches in front that are there, `changed` the files that they changed."""
+    """`done` names the patches in front that are there, `changed` holds the files that they
+    changed."""
     patch = planned.patch
     needs = [need for need in patch.trailer("Needs") if not named(need, done)]
     files = [
@@ -166,6 +172,11 @@ def _patch(
         by_path = {step.path: step for step in planned.step.files}
         files = [
             _reviewed(subject, patch, file, answer, by_path.get(file.path), notes)
+            for file, answer in zip(planned.files, files, strict=True)
+        ]
+        texts = {**changed, **{path: step.after for path, step in by_path.items()}}
+        files = [
+            _imports(subject, file, answer, texts, read)
             for file, answer in zip(planned.files, files, strict=True)
         ]
         for contract in broken(patch, read):
@@ -252,6 +263,31 @@ def _applied(
     return replace(
         hunk, verdict=Verdict.MOVED, reason=f"its result stands in the file, but {where}"
     )
+
+
+def _imports(
+    subject: Subject,
+    file: FilePlan,
+    answer: FileAnswer,
+    texts: Mapping[str, bytes | None],
+    read: Read,
+) -> FileAnswer:
+    """Say what added lines import that the release, with the patches, does not have."""
+
+    def now(path: str) -> bytes | None:
+        return texts[path] if path in texts else read(path)
+
+    hunks = []
+    for hunk, placement in zip(answer.hunks, file.placements, strict=True):
+        lost = [
+            f"{file.path} imports {one.name}, which is not in {one.dotted} here"
+            if one.name
+            else f"{file.path} imports {one.dotted}, which is not here"
+            for one in imports(placement.hunk, file.path)
+            if not is_there(one, now) and subject.imports_on_base(one)
+        ]
+        hunks.append(replace(hunk, review=(*hunk.review, *lost)) if lost else hunk)
+    return replace(answer, hunks=tuple(hunks))
 
 
 def sides(change: FileChange, path: str) -> tuple[str | None, str | None]:

@@ -15,6 +15,7 @@ from functools import cached_property
 from vllm_series.bindings import Source
 from vllm_series.contracts import contract_paths
 from vllm_series.fileplan import FilePlan, Read
+from vllm_series.imports import Import, imports, is_there
 from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Hunk, Kind, Patch, strip_level
 from vllm_series.placement import is_blob
@@ -42,6 +43,7 @@ class Subject:
         }
         self.read: Read | None = None
         self._facts: dict[tuple[str, str], Facts | None] = {}
+        self._imports: dict[Import, bool] = {}
         self._scopes: dict[tuple[str, str], tuple[str, ...]] = {}
 
     @classmethod
@@ -59,6 +61,7 @@ class Subject:
             marks = {path for change in patch.files for path in _possible(change)}
             marks |= {f"\0{patch.name}", f"\0{patch.name.rsplit('.', 1)[0]}"}
             marks |= {f"\0{need}" for need in patch.trailer("Needs")}
+            marks |= {path for one in _imported(patch) for path in one.paths()} & self._made
             joined = {part_of[mark] for mark in marks if mark in part_of}
             patches = [one for old in sorted(joined) for one in parts.pop(old)]
             parts[number] = [*patches, patch]
@@ -91,7 +94,22 @@ class Subject:
             paths.update(contract_paths(patch))
             for change in patch.files:
                 paths.update(_possible(change))
+            for one in _imported(patch):
+                # What the series brings along need not be fetched from anywhere.
+                if not self._made.intersection(one.paths()):
+                    paths.update(one.paths())
         return tuple(sorted(paths))
+
+    @cached_property
+    def _made(self) -> frozenset[str]:
+        """The files that the patches create."""
+        return frozenset(
+            path
+            for patch in self.patches
+            for change in patch.files
+            if change.kind is Kind.CREATE
+            for path in _possible(change)
+        )
 
     @property
     def base(self) -> str | None:
@@ -163,6 +181,21 @@ class Subject:
         """What a patch makes of a file of the base, None where it does not fit there."""
         return self._steps.get((name, path))
 
+    def imports_on_base(self, one: Import) -> bool:
+        """Whether the base, with the patches, has what is imported; True where it is not known."""
+        if self.read is None:
+            return True
+        if one not in self._imports:
+            self._imports[one] = is_there(one, self._patched)
+        return self._imports[one]
+
+    def _patched(self, path: str) -> bytes | None:
+        text = self.read(path) if self.read else None
+        for (_, where), step in self._steps.items():
+            if where == path:
+                text = step.after
+        return text
+
     def facts(self, name: str, path: str) -> Facts | None:
         """What a review knows of a patched file of the base, None where the patch does not fit."""
         if (name, path) not in self._facts:
@@ -206,6 +239,17 @@ class Subject:
             found.append(change_scope(placement.hunk, before, after, line, line + shift))
             shift += placement.hunk.new_count - placement.hunk.old_count
         return tuple(found)
+
+
+def _imported(patch: Patch) -> tuple[Import, ...]:
+    """Everything that added lines import from the package."""
+    return tuple(
+        one
+        for change in patch.files
+        for path in _possible(change)
+        for hunk in change.hunks
+        for one in imports(hunk, path)
+    )
 
 
 def fitted(file: FilePlan) -> list[Fitted]:
