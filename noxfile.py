@@ -118,6 +118,13 @@ def apply_table(session: nox.Session) -> None:
         )
 
 
+@nox.session(default=False)
+def check(session: nox.Session) -> None:
+    """Where every series stands on every release of the index, with nothing installed."""
+    install_project(session)
+    session.run("vllm-series", "check", *(session.posargs or ["--releases", "all"]))
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """The whole test suite, on real releases and real tools."""

@@ -250,6 +250,7 @@ def _put(file: str, data: bytes) -> None:
 def _show(answers: Sequence[ReleaseAnswer], quiet: bool, verbose: bool) -> None:
     """For people: the table, or with -q nothing but what counts and is not clean."""
     from vllm_series.reports.findings import findings
+    from vllm_series.reports.printable import wrapped
     from vllm_series.reports.table import WIDTH, closing, lines, table
 
     width = max(_NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns)
@@ -264,7 +265,7 @@ def _show(answers: Sequence[ReleaseAnswer], quiet: bool, verbose: bool) -> None:
 
         click.echo(f"\n{details(answers)}")
     if answers:
-        click.echo(f"\n{closing(answers)}")
+        click.echo(f"\n{wrapped(closing(answers), min(width, WIDTH), '    ')}")
 
 
 def _exit_code(jobs: Sequence[Job], answers: Sequence[ReleaseAnswer]) -> int:

@@ -158,7 +158,9 @@ def _reason(patch: PatchAnswer) -> str:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """With a capital, unless it starts with a path or a name."""
+    first = text.partition(" ")[0]
+    return text[:1].upper() + text[1:] if first.isalpha() else text
 
 
 def _step(patch: PatchAnswer) -> str:

@@ -87,7 +87,7 @@ class Block:
         )
         # The prefix stands right in front of the first number: `0.` and `10`.
         left = self.name_width + len(_GAP)
-        corner = f"{_CORNER} {self.prefix}" if self.prefix else _CORNER + _GAP
+        corner = _corner(self.prefix)
         under = "." if self.prefix else ""
         return (
             f"{corner.rjust(left)}{above}".rstrip(),
@@ -107,7 +107,7 @@ def blocks(releases: Sequence[str], names: Sequence[str], width: int) -> list[Bl
     """The columns for `releases`, in their order, within `width` columns of a terminal."""
     prefix, groups = _groups(releases, max(_LONGEST, width - _SHORT_NAME - len(_GAP)))
     longest = max((columns(printable(name)) for name in names), default=0)
-    longest = max(longest, len(_CORNER) + len(prefix) - 1)
+    longest = max(longest, len(_corner(prefix)) - len(_GAP))
     total = sum(group.width + 1 for group in groups) + 1
     room = width - total
     name_width = min(longest, _NAME if room < _SHORT_NAME else max(room, _SHORT_NAME))
@@ -121,6 +121,10 @@ def blocks(releases: Sequence[str], names: Sequence[str], width: int) -> list[Bl
         made[-1].append(group)
         used += group.width + 1
     return [Block(prefix, name_width, tuple(part)) for part in made]
+
+
+def _corner(prefix: str) -> str:
+    return f"{_CORNER} {prefix}" if prefix else _CORNER + _GAP
 
 
 def _groups(releases: Sequence[str], width: int) -> tuple[str, list[Group]]:
@@ -148,7 +152,7 @@ def _groups(releases: Sequence[str], width: int) -> tuple[str, list[Group]]:
 def _split(release: str) -> tuple[str, str, str]:
     """Major and minor number and the rest, `0`, `33` and `0rc1` of `0.33.0rc1`."""
     parts = printable(release).split(".", 2)
-    if len(parts) < 2 or not all(part.isdecimal() for part in parts[:2]):
+    if len(parts) < 2 or not all(part.isascii() and part.isdecimal() for part in parts[:2]):
         return "", cut(printable(release), _LONGEST), "."
     major, minor = parts[:2]
     rest = parts[2] if len(parts) > 2 else "."

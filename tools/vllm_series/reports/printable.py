@@ -56,3 +56,25 @@ def _start(text: str, limit: int) -> str:
 def padded(text: str, width: int) -> str:
     """`text` with blanks behind it, `width` columns in all."""
     return text + " " * (width - columns(text))
+
+
+def wrapped(text: str, width: int, indent: str) -> str:
+    """`text` in lines of at most `width` columns, all but the first behind `indent`.
+
+    Breaks at blanks, and within a word only where it is longer than a line: paths are to be copied.
+    """
+    lines: list[str] = []
+    line = ""
+    for word in text.split():
+        if line and columns(line) + 1 + columns(word) <= width:
+            line += f" {word}"
+            continue
+        if line:
+            lines.append(line)
+        line = indent + word if lines else word
+        while columns(line) > width:
+            # One letter at least, whatever it takes.
+            part = max(_start(line, width), line[: len(indent) + 1], key=len)
+            lines.append(part)
+            line = indent + line[len(part) :]
+    return "\n".join([*lines, line])

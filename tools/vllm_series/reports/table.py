@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 import click
@@ -12,7 +11,7 @@ from vllm_series.report import counted
 from vllm_series.reports.findings import Finding, findings
 from vllm_series.reports.grid import blocks
 from vllm_series.reports.marks import ABSENT, ALL, UNJUDGED, Mark, mark
-from vllm_series.reports.printable import columns, printable
+from vllm_series.reports.printable import columns, printable, wrapped
 from vllm_series.reports.spans import spans
 
 WIDTH = 100
@@ -23,11 +22,15 @@ _SUPPORTED = "supported"
 def table(answers: Sequence[ReleaseAnswer], width: int = WIDTH) -> str:
     """Everything: caption, cells, legend, and a line for all that is not clean.
 
-    No line is wider than `width` columns, but for a word that is wider itself.
+    No line is wider than `width` columns, which are at least 40.
     """
     if not answers:
         return "nothing to judge"
-    parts = [caption(answers), grid(answers, width), legend(answers, width)]
+    parts = [
+        wrapped(caption(answers), min(width, WIDTH), "    "),
+        grid(answers, width),
+        legend(answers, width),
+    ]
     told = lines(findings(answers), width)
     return "\n\n".join(part for part in (*parts, told) if part)
 
@@ -93,8 +96,12 @@ def legend(answers: Sequence[ReleaseAnswer], width: int = WIDTH) -> str:
     if {answer.is_supported for answer in answers} == {True, False}:
         words.append("* supported: a series serves that release, so it counts")
     told: list[str] = []
-    for word in words:
-        if told and columns(told[-1]) + columns(word) + 3 <= min(width, WIDTH):
+    for word in (wrapped(one, min(width, WIDTH), "    ") for one in words):
+        if (
+            told
+            and "\n" not in told[-1] + word
+            and columns(told[-1]) + columns(word) + 3 <= min(width, WIDTH)
+        ):
             told[-1] += f"   {word}"
         else:
             told.append(word)
@@ -103,16 +110,7 @@ def legend(answers: Sequence[ReleaseAnswer], width: int = WIDTH) -> str:
 
 def lines(found: Sequence[Finding], width: int = WIDTH) -> str:
     """A paragraph for each finding."""
-    return "\n".join(
-        textwrap.fill(
-            str(finding),
-            min(width, WIDTH),
-            subsequent_indent="    ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for finding in found
-    )
+    return "\n".join(wrapped(str(one), min(width, WIDTH), "    ") for one in found)
 
 
 def closing(answers: Sequence[ReleaseAnswer]) -> str:
