@@ -302,9 +302,7 @@ class _Run:
             present += tuple(again)
         patches = blocked(subject, self._dependencies[job.entries], patches)
         base = self._catalog.tree(subject.base) if subject.base and subject.read else None
-        patches = [
-            renamed(subject, answer, tree, base, self._catalog.prefetch) for answer in patches
-        ]
+        patches = renamed(subject, patches, tree, base, self._catalog.prefetch)
         result = Judged(tuple(patches), judged.overlaps)
         notes = [lacking] if lacking else []
         notes += history.not_asked(subject.base, job.release)

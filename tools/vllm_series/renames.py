@@ -9,7 +9,7 @@ each is a member of a wheel on the index. Older and newer releases are asked ali
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import PurePosixPath
@@ -81,33 +81,46 @@ def kept(wanted: Collection[bytes], texts: Mapping[str, bytes]) -> tuple[Rename,
 
 def renamed(
     subject: Subject,
-    answer: PatchAnswer,
+    answers: Sequence[PatchAnswer],
     tree: ReleaseTree,
     base: ReleaseTree | None,
     prefetch: Callable[[Mapping[str, Collection[str]]], object],
-) -> PatchAnswer:
-    """A patch's answer, its missing files with what they may have become in `tree`; `base` is the
-    release that has them, None where it is not at hand. `prefetch` is the catalog's."""
-    if not any(file.verdict is Verdict.MISSING for file in answer.files):
-        return answer
-    patch = next(one for one in subject.patches if one.name == answer.name)
-    changes = {path: change for change, path in subject.paths(patch)}
+) -> list[PatchAnswer]:
+    """The answers of one release, their missing files with what they may have become in `tree`.
+
+    `base` is the release that has them, None where it is not at hand. `prefetch` is the catalog's;
+    it is asked once, for all of them.
+    """
+    missing = {
+        file.path for answer in answers for file in answer.files if file.verdict is Verdict.MISSING
+    }
+    if not missing:
+        return list(answers)
     listing, before = tree.listing(), base.listing() if base else None
-    files = []
-    for file in answer.files:
-        if file.verdict is Verdict.MISSING:
-            paths = likely(file.path, listing, before)
-            prefetch({tree.release: paths})
-            texts = {path: tree.read(path) or b"" for path in paths}
-            text = base.read(file.path) if base else None
-            if text is not None:
-                found = renames(text, texts)
-            else:
-                hunks = changes[file.path].hunks if file.path in changes else ()
-                found = kept([line for hunk in hunks for line in hunk.pre], texts)
-            file = replace(file, renames=found)
-        files.append(file)
-    return replace(answer, files=tuple(files))
+    wanted = {path: likely(path, listing, before) for path in sorted(missing)}
+    prefetch({tree.release: sorted({path for paths in wanted.values() for path in paths})})
+    lines: dict[str, list[bytes]] = {}
+    for patch in subject.patches:
+        for change, path in subject.paths(patch):
+            if path in missing:
+                lines.setdefault(path, []).extend(
+                    line for hunk in change.hunks for line in hunk.pre
+                )
+    found: dict[str, tuple[Rename, ...]] = {}
+    for path, others in wanted.items():
+        texts = {other: tree.read(other) or b"" for other in others}
+        text = base.read(path) if base else None
+        found[path] = renames(text, texts) if text is not None else kept(lines.get(path, ()), texts)
+    return [
+        replace(
+            answer,
+            files=tuple(
+                replace(file, renames=found[file.path]) if file.verdict is Verdict.MISSING else file
+                for file in answer.files
+            ),
+        )
+        for answer in answers
+    ]
 
 
 def _similarity(lines: Counter[bytes], size: int, text: bytes) -> int:
