@@ -66,8 +66,11 @@ class Calm:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The chance of one hunk to survive the next minor line and the next patch release."""
+    """The chance of one hunk to survive the next minor line and the next patch release after
+    `release`. Where it does not fit that (`fits`), the chance is that of a hunk made there."""
 
+    release: str
+    fits: bool
     minor: Chance
     patch: Chance
     steps: tuple[Step, ...]
@@ -75,8 +78,9 @@ class Forecast:
 
     def told(self) -> str:
         """In a few sentences."""
+        who = "" if self.fits else f"it does not fit {self.release}; one that is made there has "
         lines = [
-            f"Forecast: {_percent(self.minor.value)} to fit the next minor release as well "
+            f"Forecast: {who}{_percent(self.minor.value)} to survive the next minor release "
             f"(80 % interval {_percent(self.minor.low)} to {_percent(self.minor.high)}), "
             f"{_percent(self.patch.value)} a patch release."
         ]
@@ -102,6 +106,8 @@ class Forecast:
     def as_value(self) -> dict[str, Any]:
         """As JSON values."""
         return {
+            "release": self.release,
+            "fits": self.fits,
             **{
                 name: {"survives": chance.value, "low": chance.low, "high": chance.high}
                 for name, chance in (("minor", self.minor), ("patch", self.patch))
@@ -146,6 +152,8 @@ def forecast(
         for (old, new), alignment in zip(pairs, aligned, strict=True)
     )
     return Forecast(
+        known[-1],
+        any(stand.release == known[-1] and stand.fits for stand in hunk.stands),
         _survival(steps, minor=True),
         _survival(steps, minor=False),
         steps,

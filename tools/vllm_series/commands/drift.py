@@ -89,9 +89,9 @@ def command(
             number=number,
             say=progress.say,
         )
-        forecasts = [
-            forecast(hunk, answer.releases) if wants_forecast else None for hunk in answer.hunks
-        ]
+        forecasts = None
+        if wants_forecast:
+            forecasts = [forecast(hunk, answer.releases) for hunk in answer.hunks]
     for release, reason in answer.unread.items():
         click.echo(f"vllm-series: {release} is left out: {reason}", err=True)
     for note in answer.notes:

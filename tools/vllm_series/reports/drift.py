@@ -26,6 +26,7 @@ _LONG = 60
 """Lines of a diff from which on only the hunks beside the place are shown."""
 _NAMED = 12
 """Releases that are named; more are counted."""
+_NO_FORECAST = "Forecast: none, since its place is not there any more."
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SIGNS = {
     Verdict.EXACT: "=",
@@ -43,12 +44,17 @@ _LEGEND = {
 _COLOURS = {"=": "green", "+": "green", "m": "yellow", "u": "cyan", "-": "red"}
 
 
-def told(answer: Drift, forecasts: Sequence[Forecast | None], *, full: bool) -> str:
-    """The whole answer for reading. `full` shows every diff whole."""
+def told(answer: Drift, forecasts: Sequence[Forecast | None] | None, *, full: bool) -> str:
+    """The whole answer for reading. `forecasts` has one for every hunk, None where its place is
+    gone; it is None itself where none was asked for. `full` shows every diff whole."""
     dates = {release.version: release for release in answer.releases}
     blocks = ["\n".join(_head(answer))]
-    for hunk, forecast in zip(answer.hunks, forecasts, strict=True):
-        blocks.append("\n".join(_hunk(answer, hunk, forecast, dates)))
+    for at, hunk in enumerate(answer.hunks):
+        lines = list(_hunk(answer, hunk, dates))
+        if forecasts is not None:
+            found = forecasts[at]
+            lines += ["", *_wrapped(found.told() if found else _NO_FORECAST)]
+        blocks.append("\n".join(lines))
         blocks += ["\n".join(_transition(each, dates, full)) for each in hunk.transitions]
     signs = {_sign(stand) for hunk in answer.hunks for stand in hunk.stands}
     legend = [f"{sign} {words}" for sign, words in _LEGEND.items() if sign in signs]
@@ -68,9 +74,7 @@ def _head(answer: Drift) -> Iterator[str]:
         yield f"{answer.base} is the base {answer.found}."
 
 
-def _hunk(
-    answer: Drift, hunk: HunkDrift, forecast: Forecast | None, dates: Mapping[str, Release]
-) -> Iterator[str]:
+def _hunk(answer: Drift, hunk: HunkDrift, dates: Mapping[str, Release]) -> Iterator[str]:
     scope = f", in {hunk.scope}" if hunk.scope else ""
     title = printable(f"{hunk.path}, hunk {hunk.number}{scope}")
     yield click.style(title, bold=True)
@@ -93,9 +97,6 @@ def _hunk(
         yield ""
         where = ", ".join(changed) if len(changed) <= _NAMED else f"{len(changed)} other releases"
         yield from _wrapped(f"The scope changed in {where} too, but not here.")
-    if forecast is not None:
-        yield ""
-        yield from _wrapped(forecast.told())
 
 
 def _elsewhere(hunk: HunkDrift) -> list[str]:
@@ -234,7 +235,7 @@ def _wrapped(text: str, hanging: str = "") -> list[str]:
 # -- JSON -----------------------------------------------------------------------------------------
 
 
-def as_value(answer: Drift, forecasts: Sequence[Forecast | None]) -> dict[str, Any]:
+def as_value(answer: Drift, forecasts: Sequence[Forecast | None] | None) -> dict[str, Any]:
     """The answer as JSON values; see docs/json.md."""
     dates = {release.version: release.date for release in answer.releases}
     return {
@@ -249,16 +250,19 @@ def as_value(answer: Drift, forecasts: Sequence[Forecast | None]) -> dict[str, A
         "unread": dict(answer.unread),
         "notes": list(answer.notes),
         "hunks": [
-            _hunk_value(hunk, forecast, dates)
-            for hunk, forecast in zip(answer.hunks, forecasts, strict=True)
+            {
+                **_hunk_value(hunk, dates),
+                "forecast": found.as_value()
+                if forecasts is not None and (found := forecasts[at])
+                else None,
+            }
+            for at, hunk in enumerate(answer.hunks)
         ],
     }
 
 
-def _hunk_value(
-    hunk: HunkDrift, forecast: Forecast | None, dates: Mapping[str, str | None]
-) -> dict[str, Any]:
-    value: dict[str, Any] = {
+def _hunk_value(hunk: HunkDrift, dates: Mapping[str, str | None]) -> dict[str, Any]:
+    return {
         "path": hunk.path,
         "number": hunk.number,
         "scope": hunk.scope,
@@ -292,6 +296,3 @@ def _hunk_value(
             for each in hunk.transitions
         ],
     }
-    if forecast is not None:
-        value["forecast"] = forecast.as_value()
-    return value
