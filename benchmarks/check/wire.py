@@ -31,13 +31,13 @@ _LOCAL_HEADER = 30
 class Counter:
     """What the mirror has sent: requests and bytes of bodies, page and files apart.
 
-    `wheels` are the names of the files that were asked for.
+    `files` are the names of those that were asked for.
     """
 
     requests: int = 0
     page_bytes: int = 0
     file_bytes: int = 0
-    wheels: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def mirror() -> Iterator[tuple[str, Counter]]:
                 timeout=60,
             )
             with lock:
-                counter.wheels.add(name)
+                counter.files.add(name)
                 counter.file_bytes += len(got.content)
             kept = ("Content-Range", "Accept-Ranges", "ETag", "Last-Modified")
             headers = {key: got.headers[key] for key in kept if key in got.headers}
@@ -122,21 +122,26 @@ class Needed:
     directories: int
     records: int
     members: int
+    archives: int
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.directories + self.records + self.members
+        return self.directories + self.records + self.members + self.archives
 
 
-def needed(wheels: Collection[str], paths: Collection[str]) -> Needed:
-    """Central directories, RECORD and the members at `paths`, compressed, of these wheels."""
+def needed(names: Collection[str], paths: Collection[str]) -> Needed:
+    """Central directories, RECORD and the members at `paths`, compressed, of the wheels among these
+    files; of source archives, which the first releases have only, the whole file."""
     page = requests.get(f"{INDEX}/vllm/", headers={"Accept": _JSON}, timeout=60)
     page.raise_for_status()
-    urls = [file["url"] for file in page.json()["files"] if file["filename"] in wheels]
+    files = [file for file in page.json()["files"] if file["filename"] in names]
+    urls = [file["url"] for file in files if file["filename"].endswith(".whl")]
+    archives = sum(file["size"] for file in files if not file["filename"].endswith(".whl"))
     with ThreadPoolExecutor(8) as pool:
         each = list(pool.map(lambda url: _of_wheel(url, paths), urls))
-    return Needed(*(sum(column) for column in zip(*each, strict=True)))
+    directories, records, members = (sum(column) for column in zip(*each, strict=True))
+    return Needed(directories, records, members, archives)
 
 
 def _of_wheel(url: str, paths: Collection[str]) -> tuple[int, int, int]:
