@@ -3,8 +3,8 @@
 Two kinds of section heading bind a hunk. A heading that this tool wrote is the qualified name of
 the scope that holds the change; it must hold in the target's syntax tree, before and after, and
 where the text stood there more than once it says how often, and which one is meant (`heading`). A
-heading of git is the last line above the hunk that looks like a definition
-(gitattributes(5), "Defining a custom hunk-header"); it can only refuse a place, never choose one.
+heading of git is a hint (`hint`): it can refuse a place, and name the one that stands below what it
+says.
 """
 
 from __future__ import annotations
@@ -76,9 +76,12 @@ class Search:
             )
         everywhere = list(self.matches(hunk.pre, hunk))
         inside = [line for line in everywhere if self.admits(hunk, line, bound)]
-        if bound is None and len(inside) > 1 and len(below := self.agreeing(hunk, inside)) == 1:
+        if bound is None and len(inside) > 1:
+            from vllm_series.hint import agreeing
+
             # Copies elsewhere do not count where git's heading names what stands above just one.
-            inside = below
+            below = agreeing(hunk.heading, self.lines, inside)
+            inside = below if len(below) == 1 else inside
         done = [
             line for line in self.matches(hunk.post, hunk) if self.admits_post(hunk, line, bound)
         ]
@@ -151,15 +154,40 @@ class Search:
                 f"its text stands once, at line {line}, but a single line is no proof of the place",
                 line,
             )
-        if bound is None and (other := self.contradicts_hint(hunk, line)):
+        if self.in_longer_run(hunk, line):
             return self.refused(
                 hunk,
-                Verdict.MOVED,
-                f"its text stands once, at line {line}, but below {other}, not below "
-                f"{self.hint(hunk)}",
+                Verdict.AMBIGUOUS,
+                f"its text stands once, at line {line}, but it adds to a run of equal lines that "
+                "is longer than what it shows",
                 line,
             )
+        if bound is None:
+            from vllm_series.hint import contradiction
+
+            if other := contradiction(hunk.heading, self.lines, self.scopes, line):
+                return self.refused(
+                    hunk,
+                    Verdict.MOVED,
+                    f"its text stands once, at line {line}, but below {other}, not below "
+                    f"{self.hint(hunk)}",
+                    line,
+                )
         return Placement(hunk, verdict, line, offset, bound)
+
+    def in_longer_run(self, hunk: Hunk, line: int) -> bool:
+        """Whether the hunk adds lines between equal ones that go on beyond its context: where in
+        such a run they belong, only its other end could tell, which may have moved."""
+        if b"-" in hunk.ops or not hunk.leading or not hunk.trailing:
+            return False
+        above, below = hunk.lines[: hunk.leading], hunk.lines[-hunk.trailing :]
+        same = above[-1]
+        if below[0] != same or not same.strip():
+            return False
+        start, end = line - 1, line - 1 + hunk.old_count
+        return (set(above) == {same} and start > 0 and self.lines[start - 1] == same) or (
+            set(below) == {same} and self.lines[end : end + 1] == [same]
+        )
 
     def not_inside(self, hunk: Hunk, everywhere: list[int], bound: str | None) -> Placement:
         """Why no place is left: the text stands in another scope, or has drifted."""
@@ -275,59 +303,10 @@ class Search:
     # -- headings -------------------------------------------------------------------------------
 
     def hint(self, hunk: Hunk) -> str:
-        """The definition that git's heading names: qualified where the file has just one."""
-        from vllm_series.scope import defined_name
+        """The definition that git's heading names."""
+        from vllm_series.hint import named
 
-        name = defined_name(hunk.heading)
-        if name is None:
-            return ""
-        known = self.scopes.names() if self.scopes else ()
-        qualified = [full for full in known if full.split(".")[-1] == name]
-        return qualified[0] if len(qualified) == 1 else name
-
-    def contradicts_hint(self, hunk: Hunk, line: int) -> str:
-        """What git would write above a hunk at `line`, where that cannot be what it wrote.
-
-        Which of its two drivers git used cannot be seen in a heading, so either may agree. What a
-        heading names stands above the hunk, not around it: other functions may have come between
-        it and a function at the left margin. A heading that defines nothing speaks of no scope.
-        """
-        from vllm_series.scope import HeadingDriver, defined_name, git_function_line
-
-        name = defined_name(hunk.heading)
-        if name is None:
-            return ""
-        seen = [git_function_line(self.lines, line, driver) for driver in HeadingDriver]
-        names = [defined_name(found) for found in seen if found]
-        if name in names or self.stands_above(hunk, line):
-            return ""
-        return next((other for other in names if other), "no definition")
-
-    def stands_above(self, hunk: Hunk, line: int) -> bool:
-        """Whether the heading names a function of the module that ends before `line`."""
-        from vllm_series.scope import defined_name
-
-        name = defined_name(hunk.heading)
-        if name is None or hunk.heading.startswith(b"class"):
-            return False
-        span = self.range_of(name)
-        return span is not None and span[1] < line
-
-    def agreeing(self, hunk: Hunk, lines: list[int]) -> list[int]:
-        """The lines above which git would write the same heading, or name the same definition."""
-        from vllm_series.scope import HeadingDriver, defined_name, git_function_line
-
-        if not hunk.heading:
-            return []
-        name = defined_name(hunk.heading)
-        result = []
-        for line in lines:
-            seen = [git_function_line(self.lines, line, driver) for driver in HeadingDriver]
-            if hunk.heading in seen or (
-                name is not None and name in [defined_name(found) for found in seen if found]
-            ):
-                result.append(line)
-        return result
+        return named(hunk.heading, self.scopes)
 
     def known(self, bound: str) -> bool:
         """Whether the file has that scope."""
