@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
-from urllib.request import url2pathname
 
 from vllm_series.errors import EnvironmentRefusedError, UsageError
 from vllm_series.upstream.configured import pip_values, uv_values
@@ -286,4 +285,9 @@ def without_user(address: str) -> str:
 def local_path(url: str) -> Path | None:
     """The file or folder that a `file:` address means, None for any other address."""
     parts = urlsplit(url)
-    return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
+    if parts.scheme != "file":
+        return None
+    # Brings http.client and the mail parser along, for the few that name a folder.
+    from urllib.request import url2pathname
+
+    return Path(url2pathname(parts.path))
