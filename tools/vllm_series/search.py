@@ -40,6 +40,7 @@ class Search:
         self.path = path
         self.binding = binding
         self.starts = list(accumulate(map(len, lines), initial=0))
+        self.known_lines = frozenset(lines)
         self._scopes: Scopes | None = None
         self._parsed = False
 
@@ -229,6 +230,8 @@ class Search:
         if not needle:
             if not self.lines:
                 yield 1
+            return
+        if not self.known_lines.issuperset(wanted):
             return
         at_end = hunk.trailing == 0
         at_start = hunk.leading == 0 and hunk.first_line <= 1
