@@ -19,7 +19,7 @@ from vllm_series.commands.options import (
 )
 from vllm_series.commands.progress import Progress
 from vllm_series.commands.upstream_options import upstream_options
-from vllm_series.errors import SeriesError, UsageError, VllmSeriesError
+from vllm_series.errors import SeriesError, UsageError
 from vllm_series.series import Entry, series_folder
 
 if TYPE_CHECKING:
@@ -116,8 +116,10 @@ def command(
         jobs, answers = _judged(
             upstream, series_dir, series_name, patch_files, base, exclude, spec, progress
         )
+    if answers and all(answer.error for answer in answers):
+        _refuse_unreadable(jobs)
     _print(answers, as_json, junit, markdown, quiet, verbose)
-    return _exit_code(jobs, answers)
+    return _exit_code(answers)
 
 
 def _refuse(
@@ -250,12 +252,13 @@ def _put(file: str, data: bytes) -> None:
 def _show(answers: Sequence[ReleaseAnswer], quiet: bool, verbose: bool) -> None:
     """For people: the table, or with -q nothing but what counts and is not clean."""
     from vllm_series.reports.findings import findings
+    from vllm_series.reports.marks import UNJUDGED
     from vllm_series.reports.printable import wrapped
     from vllm_series.reports.table import WIDTH, closing, lines, table
 
     width = max(_NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns)
     if quiet:
-        counting = [finding for finding in findings(answers) if finding.counts]
+        counting = [one for one in findings(answers) if one.counts or one.mark is UNJUDGED]
         if counting:
             click.echo(lines(counting, width))
         return
@@ -268,22 +271,17 @@ def _show(answers: Sequence[ReleaseAnswer], quiet: bool, verbose: bool) -> None:
         click.echo(f"\n{wrapped(closing(answers), min(width, WIDTH), '    ')}")
 
 
-def _exit_code(jobs: Sequence[Job], answers: Sequence[ReleaseAnswer]) -> int:
-    """0 where every supported release is clean, 1 where one is not or could not be judged, and
-    where nothing could be judged the code of the reason."""
+def _exit_code(answers: Sequence[ReleaseAnswer]) -> int:
+    """0 where every supported release is clean, 1 where one is not or could not be judged, 3 where
+    none at all could be judged."""
     if answers and all(answer.error for answer in answers):
-        return _broken(jobs) or 3
+        return 3
     return int(any(answer.is_supported and not answer.is_clean for answer in answers))
 
 
-def _broken(jobs: Sequence[Job]) -> int:
-    """The exit code of patches that cannot be read, 0 where all of them can."""
+def _refuse_unreadable(jobs: Sequence[Job]) -> None:
+    """Raise the error of a patch that cannot be read: then no release is to blame."""
     from vllm_series.parse import parse
 
-    for entries in {job.entries for job in jobs}:
-        for entry in entries:
-            try:
-                parse(entry.text, entry.name)
-            except VllmSeriesError as error:
-                return error.exit_code
-    return 0
+    for entry in dict.fromkeys(entry for job in jobs for entry in job.entries):
+        parse(entry.text, entry.name)

@@ -71,7 +71,7 @@ def _head(answer: Drift) -> Iterator[str]:
     made = printable(f"{answer.patch}, made on {answer.base}")
     yield click.style(f"{made}: {_releases(len(answer.releases), first, last)}", bold=True)
     if answer.found:
-        yield f"{answer.base} is the base {answer.found}."
+        yield f"The base is {answer.base}, {answer.found}."
 
 
 def _hunk(answer: Drift, hunk: HunkDrift, dates: Mapping[str, Release]) -> Iterator[str]:

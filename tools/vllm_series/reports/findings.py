@@ -18,8 +18,8 @@ from vllm_series.verdicts import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One kind of trouble: `subject` (a patch, or what could not be judged) is `mark` on some
-    `releases`.
+    """One kind of trouble: `subject`, a patch, is `mark` on some `releases`. Both are empty where
+    something is said of the releases themselves.
 
     `counts` says whether one of the releases is supported, so that the outcome is not clean.
     `where` is the releases in words, `why` and `step` are sentences, either may be empty.
@@ -33,10 +33,22 @@ class Finding:
     why: str = ""
     step: str = ""
 
+    @property
+    def head(self) -> str:
+        """Who, what, where: `fix.patch: drifted on 0.33.0`, or `0.33.0: not judged`."""
+        word = self.mark.word if self.mark else ""
+        if self.subject:
+            return f"{self.subject}: {word} on {self.where}"
+        return f"{self.where}: {word}".removesuffix(": ")
+
+    @property
+    def rest(self) -> str:
+        """The sentences behind it, none of them with its full stop doubled."""
+        return " ".join(f"{part.rstrip('.')}." for part in (self.why, self.step) if part)
+
     def __str__(self) -> str:
-        word = f" {self.mark.word}" if self.mark else ""
-        parts = [f"{self.subject}:{word} on {self.where}", self.why, self.step]
-        return ". ".join(part.rstrip(".") for part in parts if part) + "."
+        stop = "." if self.mark else ":"
+        return f"{self.head}{stop} {self.rest}" if self.rest else f"{self.head}."
 
 
 def findings(answers: Sequence[ReleaseAnswer]) -> tuple[Finding, ...]:
@@ -212,7 +224,5 @@ def _released(
         releases = tuple(answer.release for answer in those)
         counts = kind is UNJUDGED and any(answer.is_supported for answer in those)
         where = spans(releases, judged)
-        found.append(
-            Finding("releases" if kind else "note", kind, releases, counts, where, printable(text))
-        )
+        found.append(Finding("", kind, releases, counts, where, printable(text)))
     return found

@@ -65,11 +65,11 @@ def plain(text: str) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    word = f" **{finding.mark.word}**" if finding.mark else ""
-    rest = ". ".join(part.rstrip(".") for part in (finding.why, finding.step) if part)
-    return f"{code(finding.subject)}{word} on {plain(finding.where)}" + (
-        f". {plain(rest)}." if rest else "."
-    )
+    word = f"**{finding.mark.word}**" if finding.mark else ""
+    where = plain(finding.where)
+    if finding.subject:
+        return f"{code(finding.subject)} {word} on {where}. {plain(finding.rest)}".rstrip()
+    return f"{where}: {word}{': ' if word else ''}{plain(finding.rest)}"
 
 
 def _table(answers: Sequence[ReleaseAnswer]) -> str:

@@ -117,9 +117,11 @@ def closing(answers: Sequence[ReleaseAnswer]) -> str:
     """One line for the end: how many of the releases that count are clean."""
     judged = [answer.release for answer in answers]
     supported = [answer for answer in answers if answer.is_supported]
+    if all(answer.error for answer in answers):
+        return f"{counted(len(answers), 'release')} could not be judged, and no other was asked for"
     if not supported:
         clean = sum(answer.is_clean for answer in answers)
-        return f"no series serves any of these releases, so none counts; clean on {clean}"
+        return f"none of these releases is supported, so none counts; clean on {clean}"
     wrong = [answer.release for answer in supported if not answer.is_clean]
     if not wrong:
         return f"clean on {_all(len(supported), 'supported release')}"
