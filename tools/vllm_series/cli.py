@@ -25,6 +25,7 @@ COMMANDS = {
     "apply": "Put a series, or any diff, into a tree: all of it or nothing.",
     "revert": "Take patches out again, to the byte.",
     "verify": "Hold a tree against its release and its applied patches, by hash.",
+    "releases": "What the index holds, and what of it a series covers.",
     "check": "Where each patch stands on each release, with nothing installed.",
     "drift": "When a patch stopped fitting, and what upstream did there.",
     "lint": "Check series folders: complete, in their one form, true.",

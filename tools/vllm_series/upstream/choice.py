@@ -178,5 +178,5 @@ def choices(
 
 def _unknown(name: str, names: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.8)
-    near = f" Near it: {', '.join(close)}." if close else " See vllm-series releases --files."
+    near = f" Near it: {', '.join(close)}." if close else " See vllm-series releases -v."
     return f"no file of that name is served: {name}.{near}"

@@ -48,6 +48,7 @@ class _Listings:
         distribution: str,
         store: Store,
         refresh: bool,
+        is_offline: bool,
         say: Say,
         session: IndexSession | None,
     ) -> None:
@@ -55,6 +56,7 @@ class _Listings:
         self._distribution = distribution
         self._store = store
         self._refresh = refresh
+        self._is_offline = is_offline
         self._say = say
         self._session = session
         self.failures: list[EnvironmentRefusedError] = []
@@ -82,7 +84,7 @@ class _Listings:
         path = local_path(link)
         direct = named(self._distribution, link)
         if path is None:
-            return (direct,) if direct else self._page(link)
+            return (direct,) if direct and not self._is_offline else self._page(link)
         if path.is_dir():
             return self._folder(path)
         if not path.is_file():
@@ -134,6 +136,8 @@ class _Listings:
             return self._read(page, {})[0] or ()
         key = sha256(f"{without_user(page)}\0{self._distribution}".encode()).hexdigest()
         kept = _Kept.read(self._store.get(LISTS, key))
+        if self._is_offline:
+            return kept.files if kept else ()
         if kept and kept.is_fresh and not self._refresh:
             self.was_cached = True
             return kept.files
@@ -226,19 +230,20 @@ def list_files(
     store: Store,
     *,
     refresh: bool = False,
+    is_offline: bool = False,
     say: Say = lambda _message: None,
     session: IndexSession | None = None,
 ) -> tuple[IndexFile, ...]:
     """Every wheel and sdist of a distribution, as pip would find them: find-links first, then each
     index; the same bytes under the same name are listed once, from this machine if they lie there.
 
-    `refresh` asks the indexes even where a list is kept. `say` is told what a user should know: a
-    source that is passed over, a list that is old. Raises EnvironmentRefusedError where nothing is
-    found, with the reason of the first source that failed.
+    `refresh` asks the indexes even where a list is kept, `is_offline` asks none. `say` is told what
+    a user should know: a source that is passed over, a list that is old. Raises
+    EnvironmentRefusedError where nothing is found, with the reason of the first source that failed.
     """
 
     def look(again: bool) -> _Listings:
-        return _Listings(settings, distribution, store, again, say, session)
+        return _Listings(settings, distribution, store, again, is_offline, say, session)
 
     once = look(refresh)
     found = once.all()
@@ -246,7 +251,7 @@ def list_files(
         once = look(True)
         found = once.all()
     if not found:
-        raise once.failures[0] if once.failures else _nowhere(settings, distribution)
+        raise once.failures[0] if once.failures else _nowhere(settings, distribution, is_offline)
     for error in once.failures:
         say(f"{error} Going on with what the other sources have.")
     return tuple(_once_each(found))
@@ -262,7 +267,14 @@ def _once_each(files: Iterable[IndexFile]) -> list[IndexFile]:
     return list(kept.values())
 
 
-def _nowhere(settings: IndexSettings, distribution: str) -> EnvironmentRefusedError:
+def _nowhere(
+    settings: IndexSettings, distribution: str, is_offline: bool
+) -> EnvironmentRefusedError:
+    if is_offline:
+        return EnvironmentRefusedError(
+            f"no list of {distribution} releases is in the cache. Run the same without --offline "
+            "once, or name a folder of wheels with --find-links."
+        )
     asked = ", ".join(map(redacted, (*settings.indexes, *settings.find_links))) or "nothing"
     return EnvironmentRefusedError(
         f"no release of {distribution} is found: asked {asked}. Name another index with "
