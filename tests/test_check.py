@@ -305,6 +305,37 @@ def test_a_patch_that_needs_a_failed_one_by_name_is_blocked(catalog: Catalog) ->
     assert (b.verdict, b.blocked_by) == (Verdict.BLOCKED, ("a",))
 
 
+def test_a_patch_is_not_blocked_by_one_that_is_upstream_under_a_later_change(
+    catalog: Catalog,
+) -> None:
+    merged = patch_file("a.patch", upstream_diff(catalog, "0.31.0", "0.32.0", SCHEDULER))
+    quiet = text_of(catalog, "0.31.0", QUIET)
+    more = git_diff({QUIET: quiet}, {QUIET: inserted(quiet, b"import heapq", b"import os")})
+    needs = b"From: A <a@example.org>\nSubject: b\n\nWhy.\n\nNeeds: a\n\n"
+    answer = judged(
+        catalog, ("0.33.0",), merged, patch_file("b.patch", needs + more), base="0.31.0"
+    )["0.33.0"]
+    a, b = answer.patches
+    assert (a.verdict, a.since) == (Verdict.UPSTREAMED, "0.32.0")
+    assert any(hunk.reason for hunk in a.files[0].hunks)
+    assert b.is_clean
+
+
+def test_without_a_base_the_recorded_lines_say_what_is_blocked(catalog: Catalog) -> None:
+    text = text_of(catalog, "0.33.0", SCHEDULER)
+    pad = b" " * 20
+    one = inserted(text, STALE, pad + b"first = 1")
+    two = inserted(one, pad + b"first = 1", pad + b"second = first + 1")
+    entries = [
+        patch_file(f"{name}.patch", git_diff({SCHEDULER: before}, {SCHEDULER: after}))
+        for name, before, after in (("a", text, one), ("b", one, two))
+    ]
+    answer = judged(catalog, ("0.12.0",), *entries)["0.12.0"]
+    a, b = answer.patches
+    assert (a.verdict, a.base) == (Verdict.DRIFTED, None)
+    assert (b.verdict, b.blocked_by) == (Verdict.BLOCKED, ("a.patch",))
+
+
 def test_two_patches_that_write_the_same_lines_are_named(catalog: Catalog) -> None:
     text = text_of(catalog, "0.33.0", QUIET)
     one = inserted(text, b"import heapq", b"import os")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -69,6 +70,28 @@ def test_a_single_line_outside_of_functions_is_no_proof() -> None:
     for scope in (dict[str, str]().get, {"a": "<module>"}.get):
         found = standing(hunk, b"b = 2\n", PATH, partial(scope, "a"), binding=True)
         assert found is Standing.NEITHER
+
+
+def test_one_of_several_copies_must_have_become_the_result() -> None:
+    twice = "def f():\n    a = 1\n    b = 2\n    c = 3\n    a = 1\n    b = 2\n"
+    twice += "    c = 3\n    return a\n"
+    new = twice.replace(
+        "    b = 2\n    c = 3\n    return", "    b = 2\n    x = 9\n    c = 3\n    return"
+    )
+    diff = git_diff({PATH: twice.encode()}, {PATH: new.encode()}, "-U1")
+    (change,) = parse(diff, "p").files
+    hunk = replace(change.hunks[0], heading=b"f (2 of 2)")
+    other = twice.replace("    c = 3\n    a", "    c = 4\n    a")
+    both = new.replace("    b = 2\n    c = 3\n    a", "    b = 2\n    x = 9\n    c = 3\n    a")
+    expected = {
+        twice: Standing.BEFORE,
+        new: Standing.RESULT,
+        other: Standing.BEFORE,
+        both: Standing.RESULT,
+    }
+    for text, side in expected.items():
+        found = standing(hunk, text.encode(), PATH, lambda: "f", binding=True)
+        assert found is side, text
 
 
 def test_the_recorded_result_needs_no_other_proof() -> None:

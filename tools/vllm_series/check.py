@@ -19,7 +19,7 @@ from vllm_series.blocked import Dependencies
 from vllm_series.errors import UsageError, VllmSeriesError
 from vllm_series.history import History
 from vllm_series.jobs import Job, jobs
-from vllm_series.judge import Judged, blocked, judge, named
+from vllm_series.judge import Judged, blocked, is_lost, judge, named
 from vllm_series.remembered import Answers, packed, unpacked
 from vllm_series.renames import renamed
 from vllm_series.series import Entry
@@ -290,7 +290,11 @@ class _Run:
         while True:
             judged = self._looked_at(job, subject, tree, present)
             patches = [history.told(subject, job.release, answer) for answer in judged.patches]
-            gone = {one.name for one in patches if one.verdict is Verdict.UPSTREAMED}
+            gone = {
+                one.name
+                for one in patches
+                if one.verdict is Verdict.UPSTREAMED and not is_lost(one)
+            }
             again = [
                 need
                 for one in patches

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from vllm_series.fileplan import Read
+from vllm_series.heading import read_heading
+from vllm_series.hint import contradiction
 from vllm_series.patch import FileChange, Hunk, Kind
 from vllm_series.placement import is_blob
 from vllm_series.scope import MODULE
@@ -57,7 +59,8 @@ def standing(
     Without a scope git's heading (unless `binding`) must not name another definition. Outside of
     all functions the result must show two lines that are not blank: a single line is no proof of
     a place. `result_id` is the blob id that the patch recorded for its result: a file that is that
-    to the byte needs no other proof.
+    to the byte needs no other proof. Where the hunk is for one of several copies of its text, that
+    one must be gone.
     """
     if is_blob(text, result_id):
         return Standing.RESULT
@@ -67,21 +70,26 @@ def standing(
         return Standing.NEITHER
     inside = scope()
     search = Search(io.BytesIO(text).readlines(), text, path, binding)
-    if has_pre and any(
-        search.admits(hunk, line, inside) for line in search.matches(hunk.pre, hunk)
-    ):
+    before = [line for line in search.matches(hunk.pre, hunk) if search.admits(hunk, line, inside)]
+    heading = read_heading(hunk.heading) if binding else None
+    if has_pre and len(before) >= (heading.count if heading else 1):
         return Standing.BEFORE
-    if not has_post:
-        return Standing.NEITHER
     undo = hunk.reversed()
-    lines = [
+    after = [
         line for line in search.matches(hunk.post, undo) if search.admits_post(hunk, line, inside)
     ]
+    if before and len(after) != 1:
+        # One of several copies is gone, and nothing shows that it became the result.
+        return Standing.BEFORE
     if inside in (None, MODULE) and sum(1 for line in hunk.post if line.strip()) < 2:
         return Standing.NEITHER
     if inside is None and not binding:
-        lines = [line for line in lines if not search.contradicts_hint(undo, line)]
-    return Standing.RESULT if lines else Standing.NEITHER
+        after = [
+            line
+            for line in after
+            if not contradiction(hunk.heading, search.lines, search.scopes, line)
+        ]
+    return Standing.RESULT if after else Standing.NEITHER
 
 
 def whole_standing(change: FileChange, old: str | None, new: str | None, read: Read) -> Standing:
