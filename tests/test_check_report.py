@@ -146,7 +146,8 @@ def test_releases_with_the_same_trouble_are_told_together_with_what_to_do() -> N
     (found,) = findings(answers)
     assert str(found) == (
         "fix.patch: drifted on 0.10.2 to 0.26.0 (28 releases, not supported). 1 of its 2 hunks. "
-        "It is gone. Look at the nearest place (-v), and make the hunk anew."
+        "It is gone. Look at the nearest place (-v), and make the hunk anew; vllm-series drift "
+        "fix.patch shows what upstream did."
     )
     assert not found.counts
     assert closing(answers) == "clean on all 8 supported releases"

@@ -106,7 +106,13 @@ def _patch(
     if remarks:
         where += f" ({', '.join(remarks)})"
     return Finding(
-        name, mark(patches[0]), releases, supported, where, _why(patches), _step(patches[-1])
+        name,
+        mark(patches[0]),
+        releases,
+        supported,
+        where,
+        _why(patches),
+        _step(patches[-1], answers[-1].series),
     )
 
 
@@ -175,7 +181,7 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] if first.isalpha() else text
 
 
-def _step(patch: PatchAnswer) -> str:
+def _step(patch: PatchAnswer, series: str | None) -> str:
     """What to do about it, in one sentence."""
     if patch.verdict is Verdict.UPSTREAMED:
         since = f" since {printable(patch.since)}" if patch.since else ""
@@ -186,7 +192,10 @@ def _step(patch: PatchAnswer) -> str:
         return "Take out of the patch what upstream has"
     if mark(patch) is REVIEW:
         return "Read the places, and correct the patch for that release"
-    return _STEPS[patch.verdict]
+    step = _STEPS[patch.verdict]
+    if patch.verdict is Verdict.DRIFTED and series is not None:
+        step += f"; vllm-series drift {printable(patch.name)} shows what upstream did"
+    return step
 
 
 _STEPS = {
