@@ -472,6 +472,20 @@ def test_a_base_out_of_reach_is_said_and_the_patches_are_judged_without_it(
     assert not answer.notes, "an answer without the base must not be kept"
 
 
+def test_a_release_between_that_cannot_be_asked_is_said(catalog: Catalog, tmp_path: Path) -> None:
+    same = {version: version for version in ("0.31.0", "0.32.0", "0.33.0")}
+    entry = patch_file("p.patch", upstream_diff(catalog, "0.31.0", "0.32.0", SCHEDULER))
+    store = Store(tmp_path)
+    broken = Reordered(catalog, same, lost=("0.32.0",))
+    answer = judged(broken, ("0.33.0",), entry, base="0.31.0", store=store)["0.33.0"]
+    assert "0.32.0 cannot be asked" in answer.notes[0]
+    assert any(hunk.verdict is Verdict.DRIFTED for hunk in only(answer).files[0].hunks)
+    whole = Reordered(catalog, same)
+    answer = judged(whole, ("0.33.0",), entry, base="0.31.0", store=store)["0.33.0"]
+    assert not answer.notes, "an answer that lacks a release must not be kept"
+    assert only(answer).since == "0.32.0"
+
+
 def test_a_patch_that_cannot_be_read_is_the_error_of_each_release(catalog: Catalog) -> None:
     answers = judged(catalog, ("0.33.0",), patch_file("broken.patch", b"no diff at all\n"))
     assert "broken.patch" in answers["0.33.0"].error

@@ -289,7 +289,7 @@ class _Run:
         present: tuple[str, ...] = ()
         while True:
             judged = self._looked_at(job, subject, tree, present)
-            patches = [history.told(subject, job.release, answer) for answer in judged.patches]
+            patches = history.told(subject, job.release, judged.patches)
             gone = {
                 one.name
                 for one in patches

@@ -6,7 +6,7 @@ file only once: most releases hold most files as the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -45,23 +45,44 @@ class History:
             if version in self.unread
         ]
 
-    def told(self, subject: Subject, release: str, answer: PatchAnswer) -> PatchAnswer:
-        """The answer for a patch in `release`, after the releases since its base were asked."""
-        if answer.base is None or not any(
-            verdict in _ASKED
-            for file in answer.files
-            for verdict in (file.verdict, *(hunk.verdict for hunk in file.hunks))
-        ):
-            return answer
-        releases = self.after(answer.base, release)
-        if not releases:
-            return answer
-        self.prepare(releases, subject.touched)
+    def told(
+        self, subject: Subject, release: str, answers: Sequence[PatchAnswer]
+    ) -> list[PatchAnswer]:
+        """The answers for patches in `release`, after the releases since their bases were asked.
+        What has to be read for that is fetched at once."""
+        since = {
+            answer.name: self.after(answer.base, release)
+            for answer in answers
+            if answer.base is not None and any(_is_asked(file) for file in answer.files)
+        }
+        wanted: dict[str, set[str]] = {}
+        for answer in answers:
+            paths = {file.path for file in answer.files if _is_asked(file)}
+            for version in since.get(answer.name, ()):
+                wanted.setdefault(version, set()).update(paths)
+        self._prepare(wanted)
+        return [
+            self._patch(subject, answer, since[answer.name]) if since.get(answer.name) else answer
+            for answer in answers
+        ]
+
+    def _prepare(self, wanted: Mapping[str, Collection[str]]) -> None:
+        missing = {
+            version: [path for path in paths if (version, path) not in self._fetched]
+            for version, paths in wanted.items()
+            if version not in self.unread
+        }
+        missing = {version: paths for version, paths in missing.items() if paths}
+        if missing:
+            self.unread.update(self._catalog.prefetch(missing, self._say))
+            self._fetched |= {(version, path) for version in missing for path in missing[version]}
+
+    def _patch(self, subject: Subject, answer: PatchAnswer, releases: Sequence[str]) -> PatchAnswer:
         patch = next(one for one in subject.patches if one.name == answer.name)
         changes = {path: change for change, path in subject.paths(patch)}
         files = tuple(
             self._file(subject, patch, changes[file.path], file, releases)
-            if file.path in changes
+            if file.path in changes and _is_asked(file)
             else file
             for file in answer.files
         )
@@ -121,18 +142,6 @@ class History:
             release,
         )
 
-    def prepare(self, releases: Sequence[str], paths: Sequence[str]) -> None:
-        """Fetch what the questions that follow need, all at once."""
-        wanted = {
-            release: [path for path in paths if (release, path) not in self._fetched]
-            for release in releases
-            if release not in self.unread
-        }
-        wanted = {release: missing for release, missing in wanted.items() if missing}
-        if wanted:
-            self.unread.update(self._catalog.prefetch(wanted, self._say))
-            self._fetched |= {(release, path) for release in wanted for path in wanted[release]}
-
     def merged(
         self,
         subject: Subject,
@@ -190,6 +199,10 @@ class History:
                     )
             self._known[key] = found
         return self._known[key]
+
+
+def _is_asked(file: FileAnswer) -> bool:
+    return file.verdict in _ASKED or any(hunk.verdict in _ASKED for hunk in file.hunks)
 
 
 def _hidden(since: str) -> str:
