@@ -208,6 +208,27 @@ def test_the_base_of_a_foreign_diff_is_found_by_its_blob_ids(catalog: Catalog) -
     assert only(answers["0.32.0"]).since == "0.32.0"
 
 
+def test_of_several_releases_the_one_that_most_patches_were_made_on_is_the_base(
+    catalog: Catalog,
+) -> None:
+    """A file that upstream leaves alone says nothing of the base."""
+    listings = [catalog.tree(version).listing() for version in ("0.31.0", "0.32.0", "0.33.0")]
+    still = next(
+        path
+        for path in sorted(listings[0])
+        if path.startswith("vllm/v1/core/")
+        and path.endswith(".py")
+        and len({listing.get(path) for listing in listings}) == 1
+        and len(text_of(catalog, "0.31.0", path)) > 200
+    )
+    text = text_of(catalog, "0.31.0", still)
+    quiet = git_diff({still: text}, {still: text + b"\n\nx = 1\n"}, "--full-index")
+    moving = upstream_diff(catalog, "0.31.0", "0.32.0", SCHEDULER)
+    entries = (patch_file("a.patch", quiet), patch_file("b.patch", moving))
+    answer = judged(catalog, ("0.31.0", "0.32.0", "0.33.0"), *entries)["0.33.0"]
+    assert [patch.base for patch in answer.patches] == ["0.31.0", "0.31.0"]
+
+
 # -- missing files ---------------------------------------------------------------------------------
 
 

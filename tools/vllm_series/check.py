@@ -178,15 +178,11 @@ class _Run:
             subject = self._subjects.get(entries)
             if subject is None or entries in self._found or not self._searched(entries):
                 continue
-            at_hand = [
-                (version, self._catalog.tree(version).read)
-                for version in sorted(
-                    {job.release for job in jobs} - set(self._failed),
-                    key=lambda one: -self._order.get(one, -1),
-                )
-            ]
-            homes = [subject.base_of(at_hand, patch) for patch in subject.patches if not patch.base]
-            home = next((one for one in homes if one is not None), None)
+            newest_first = sorted(
+                {job.release for job in jobs} - set(self._failed),
+                key=lambda one: -self._order.get(one, -1),
+            )
+            home = subject.found_base(self._catalog.tree(version) for version in newest_first)
             self._found[entries] = home
             if not self._failed:
                 self._answers.put(self._search_key(jobs, entries), [home])

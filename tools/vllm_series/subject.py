@@ -18,14 +18,14 @@ from vllm_series.fileplan import FilePlan, Read
 from vllm_series.imports import Import, imports, is_there
 from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Hunk, Kind, Patch, strip_level
-from vllm_series.placement import is_blob
+from vllm_series.placement import blob_id
 from vllm_series.plan import PatchPlan, Plan, make_plan
 from vllm_series.review import Facts, Fitted, facts
 from vllm_series.scope import Scopes
 from vllm_series.search import bound_scope, change_scope
 from vllm_series.series import Entry
 from vllm_series.steps import FileStep
-from vllm_series.trees import PACKAGE
+from vllm_series.trees import PACKAGE, ReleaseTree
 
 
 class Subject:
@@ -126,21 +126,35 @@ class Subject:
             for change in patch.files
         )
 
-    def base_of(self, reads: Iterable[tuple[str, Read]], patch: Patch) -> str | None:
-        """The first of several releases whose files are the pre-images of `patch` by blob id."""
-        changes = [change for change in patch.files if change.kind is not Kind.CREATE]
-        if not changes or any(not change.old_id for change in changes):
-            return None
-        for version, read in reads:
-            if all(
-                any(
-                    (text := read(path)) is not None and is_blob(text, change.old_id)
-                    for path in _possible(change)
-                )
-                for change in changes
-            ):
-                return version
-        return None
+    def found_base(self, trees: Iterable[ReleaseTree]) -> str | None:
+        """The one of several releases on which most of the patches that name no base were made, by
+        the blob ids of their pre-images; the first of several, None where none fits any."""
+        ids: dict[str, str] = {}
+        best: tuple[int, str | None] = (0, None)
+        for tree in trees:
+            listing = tree.listing()
+
+            def is_pre_image(
+                change: FileChange, tree: ReleaseTree = tree, listing: Mapping[str, str] = listing
+            ) -> bool:
+                for path in _possible(change):
+                    digest = listing.get(path)
+                    if digest is None:
+                        continue
+                    if digest not in ids:
+                        ids[digest] = blob_id(tree.read(path) or b"")
+                    if ids[digest].startswith(change.old_id or "-"):
+                        return True
+                return False
+
+            made = sum(
+                all(is_pre_image(change) for change in changes)
+                for patch in self.patches
+                if not patch.base
+                and (changes := [one for one in patch.files if one.kind is not Kind.CREATE])
+            )
+            best = max(best, (made, tree.release), key=lambda one: one[0])
+        return best[1]
 
     def paths(self, patch: Patch) -> tuple[tuple[FileChange, str], ...]:
         """Every change of a patch with its path in the tree, the new one for a rename."""
