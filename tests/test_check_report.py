@@ -21,11 +21,12 @@ from commandline import SERIES
 from vllm_series.answers import Overlap, ReleaseAnswer
 from vllm_series.reports.as_json import rendered
 from vllm_series.reports.details import details, passages
-from vllm_series.reports.findings import findings, problem
+from vllm_series.reports.findings import findings, steps
 from vllm_series.reports.junit import junit
 from vllm_series.reports.markdown import code, markdown, plain
 from vllm_series.reports.marks import ALL, OF_VERDICT
 from vllm_series.reports.printable import columns, cut, printable, wrapped
+from vllm_series.reports.reasons import problem
 from vllm_series.reports.spans import spans
 from vllm_series.reports.table import closing, legend, table
 from vllm_series.verdicts import Verdict
@@ -146,18 +147,28 @@ def test_releases_with_the_same_trouble_are_told_together_with_what_to_do() -> N
     (found,) = findings(answers)
     assert str(found) == (
         "fix.patch: drifted on 0.10.2 to 0.26.0 (28 releases, not supported). 1 of its 2 hunks. "
-        "It is gone. Look at the nearest place (-v), and make the hunk anew; vllm-series drift "
-        "fix.patch shows what upstream did."
+        "It is gone."
     )
     assert not found.counts
     assert closing(answers) == "clean on all 8 supported releases"
 
 
+def test_patches_of_which_the_same_is_to_be_said_are_named_together() -> None:
+    gone = [patch(f"{name}.patch", Verdict.UPSTREAMED, since="0.31.0") for name in "abc"]
+    apart = patch("d.patch", Verdict.UPSTREAMED, since="0.30.0")
+    assert list(map(str, findings([release("0.33.0", *gone, apart)]))) == [
+        "a.patch, b.patch, c.patch: upstreamed on 0.33.0. Upstream has it since 0.31.0.",
+        "d.patch: upstreamed on 0.33.0. Upstream has it since 0.30.0.",
+    ]
+
+
 @pytest.mark.parametrize("verdict", [one for one in Verdict if not one < Verdict.APPLIED])
 def test_each_verdict_that_is_not_clean_has_a_next_step(verdict: Verdict) -> None:
-    (found,) = findings([release("0.33.0", patch(verdict=verdict))])
+    answers = [release("0.33.0", patch(verdict=verdict))]
+    (found,) = findings(answers)
     assert found.counts
-    assert found.step
+    assert list(steps([found])) == [verdict.value]
+    assert f"next for {verdict.value}: " in table(answers)
     assert problem(patch(verdict=verdict)).startswith(verdict.value)
 
 

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 
 from vllm_series.answers import ReleaseAnswer
 from vllm_series.reports.details import passages
-from vllm_series.reports.findings import problem
 from vllm_series.reports.marks import mark
+from vllm_series.reports.reasons import problem
 
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What no XML 1.0 text may hold, escaped or not (W3C, Extensible Markup Language, 2.2)."""

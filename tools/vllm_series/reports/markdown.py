@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from vllm_series.answers import ReleaseAnswer
 from vllm_series.reports.details import passages
-from vllm_series.reports.findings import Finding, findings
+from vllm_series.reports.findings import Finding, findings, steps
 from vllm_series.reports.marks import ABSENT, UNJUDGED, Mark
 from vllm_series.reports.printable import printable
 from vllm_series.reports.table import caption, closing, rows
@@ -31,8 +31,10 @@ def markdown(answers: Sequence[ReleaseAnswer], limit: int = LIMIT) -> str:
     parts = ["### vllm-series check", plain(_sentence(closing(answers)))]
     if found:
         parts.append("\n".join(f"- {_finding(finding)}" for finding in found))
+        next_steps = [f"- Next for {word}: {plain(step)}" for word, step in steps(found).items()]
+        parts.append("\n".join(next_steps))
     parts.append(_folded(_html(_sentence(caption(answers))), _table(answers)))
-    text = "\n\n".join(parts)
+    text = "\n\n".join(part for part in parts if part)
     size = len(text.encode())
     kept: list[str] = []
     left = 0
@@ -66,10 +68,11 @@ def plain(text: str) -> str:
 
 def _finding(finding: Finding) -> str:
     word = f"**{finding.mark.word}**" if finding.mark else ""
+    why = f" {plain(finding.why.rstrip('.'))}." if finding.why else ""
     where = plain(finding.where)
-    if finding.subject:
-        return f"{code(finding.subject)} {word} on {where}. {plain(finding.rest)}".rstrip()
-    return f"{where}: {word}{': ' if word else ''}{plain(finding.rest)}"
+    if finding.subjects:
+        return f"{', '.join(map(code, finding.subjects))}: {word} on {where}.{why}"
+    return f"{where}: {word}.{why}" if word else f"{where}:{why}"
 
 
 def _table(answers: Sequence[ReleaseAnswer]) -> str:

@@ -8,7 +8,7 @@ import click
 
 from vllm_series.answers import ReleaseAnswer
 from vllm_series.report import counted
-from vllm_series.reports.findings import Finding, findings
+from vllm_series.reports.findings import Finding, findings, steps
 from vllm_series.reports.grid import blocks
 from vllm_series.reports.marks import ABSENT, ALL, UNJUDGED, Mark, mark
 from vllm_series.reports.printable import columns, printable, wrapped
@@ -31,8 +31,9 @@ def table(answers: Sequence[ReleaseAnswer], width: int = WIDTH) -> str:
         grid(answers, width),
         legend(answers, width),
     ]
-    told = lines(findings(answers), width)
-    return "\n\n".join(part for part in (*parts, told) if part)
+    found = findings(answers)
+    parts += [lines(found, width), next_steps(found, width)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def caption(answers: Sequence[ReleaseAnswer]) -> str:
@@ -113,6 +114,12 @@ def lines(found: Sequence[Finding], width: int = WIDTH) -> str:
     return "\n".join(wrapped(str(one), min(width, WIDTH), "    ") for one in found)
 
 
+def next_steps(found: Sequence[Finding], width: int = WIDTH) -> str:
+    """A paragraph for each kind of trouble."""
+    told = (f"next for {word}: {step}" for word, step in steps(found).items())
+    return "\n".join(wrapped(one, min(width, WIDTH), "    ") for one in told)
+
+
 def closing(answers: Sequence[ReleaseAnswer]) -> str:
     """One line for the end: how many of the releases that count are clean."""
     judged = [answer.release for answer in answers]
@@ -130,7 +137,9 @@ def closing(answers: Sequence[ReleaseAnswer]) -> str:
 
 
 def _all(number: int, word: str) -> str:
-    return f"the one {word}" if number == 1 else f"all {counted(number, word)}"
+    if number < 3:
+        return f"the one {word}" if number == 1 else f"both {word}s"
+    return f"all {counted(number, word)}"
 
 
 def _coloured(one: Mark) -> str:
