@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,15 @@ def test_details_say_everything_that_an_answer_holds() -> None:
         "vllm 0.44.0 (vllm-0.44.0-cp38-abi3-manylinux_2_28_x86_64.whl)",
     ):
         assert part in told
+
+
+def test_a_file_that_is_gone_is_said_once_and_not_for_each_hunk() -> None:
+    gone = patch(verdict=Verdict.MISSING, reason="there is no vllm/a.py")
+    file = gone.files[0]
+    hunks = tuple(replace(file.hunks[1], number=number) for number in (1, 2))
+    gone = replace(gone, files=(replace(file, hunks=hunks),))
+    told = click.unstyle(details([release("0.33.0", gone)])).split("\n")
+    assert told[1:4] == ["  vllm/a.py", "    2 hunks  missing", "      there is no vllm/a.py"]
 
 
 def test_releases_with_one_answer_are_read_once() -> None:

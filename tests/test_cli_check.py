@@ -52,7 +52,7 @@ def test_thirty_six_releases_stand_in_one_table_of_a_hundred_columns(series: str
 
 def test_details_name_hunks_and_wheels() -> None:
     told = run("check", "--releases", "0.26.0,0.33", "-v")
-    assert "hunk 3  drifted in Scheduler.update_from_output: " in told.out
+    assert "hunk 3  drifted in Scheduler.update_from_output\n      " in told.out
     assert "--- the hunk expects" in told.out
     assert "dynwidth.patch on 0.33.0 (vllm-0.33, base 0.33.0): exact" in told.out
     assert re.search(r"0\.33\.0 +2026-11-02 +vllm-0\.33 +vllm 0\.33\.0 \(vllm-.*\.whl\)", told.out)
@@ -151,6 +151,18 @@ def test_where_nothing_can_be_judged_the_code_is_3(place: Path) -> None:
     code, out, _ = check(place, "--releases", "9.9.8", "-q")
     assert code == 3
     assert out.startswith("9.9.8: not judged. ")
+
+
+def test_nothing_to_judge_is_no_success(place: Path) -> None:
+    (place / "series" / "vllm-9.9" / "series").write_text("# none yet\n")
+    code, out, err = check(place, "--releases", "9.9.9")
+    assert (code, out) == (1, "")
+    assert "no series here lists a patch" in err
+    for file in (place / "wheels").iterdir():
+        file.rename(file.with_name("vllm-9.9.9rc1-py3-none-any.whl"))
+    code, out, err = check(place, "--patch", "fix.diff")
+    assert (code, out) == (3, "")
+    assert "no final release to judge" in err
 
 
 def test_an_index_out_of_reach_is_said_once(tmp_path: Path) -> None:

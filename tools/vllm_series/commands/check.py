@@ -19,7 +19,7 @@ from vllm_series.commands.options import (
 )
 from vllm_series.commands.progress import Progress
 from vllm_series.commands.upstream_options import upstream_options
-from vllm_series.errors import SeriesError, UsageError
+from vllm_series.errors import EnvironmentRefusedError, RefusedError, SeriesError, UsageError
 from vllm_series.series import Entry, series_folder
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def command(
         jobs, answers = _judged(
             upstream, series_dir, series_name, patch_files, base, exclude, spec, progress
         )
-    if answers and all(answer.error for answer in answers):
+    if all(answer.error for answer in answers):
         _refuse_unreadable(jobs)
     _print(answers, as_json, junit, markdown, quiet, verbose)
     return _exit_code(answers)
@@ -193,6 +193,15 @@ def _judged(
         series=series_name,
         patches=entries,
     )
+    if not todo:
+        raise EnvironmentRefusedError(
+            "there is no final release to judge. Name what there is with --releases; "
+            "vllm-series releases lists it."
+        )
+    if not any(job.entries for job in todo):
+        raise RefusedError(
+            "no series here lists a patch: nothing to check. Write names of patches into one."
+        )
     # The catalog has said by now what is to be said of the cache.
     store = Store(None) if upstream.no_cache else open_store(lambda _message: None)
     answers: list[ReleaseAnswer] = []
@@ -263,18 +272,17 @@ def _show(answers: Sequence[ReleaseAnswer], quiet: bool, verbose: bool) -> None:
             click.echo(lines(counting, width))
         return
     click.echo(table(answers, width))
-    if verbose and answers:
+    if verbose:
         from vllm_series.reports.details import details
 
         click.echo(f"\n{details(answers)}")
-    if answers:
-        click.echo(f"\n{wrapped(closing(answers), min(width, WIDTH), '    ')}")
+    click.echo(f"\n{wrapped(closing(answers), min(width, WIDTH), '    ')}")
 
 
 def _exit_code(answers: Sequence[ReleaseAnswer]) -> int:
     """0 where every supported release is clean, 1 where one is not or could not be judged, 3 where
     none at all could be judged."""
-    if answers and all(answer.error for answer in answers):
+    if all(answer.error for answer in answers):
         return 3
     return int(any(answer.is_supported and not answer.is_clean for answer in answers))
 

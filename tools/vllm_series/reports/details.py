@@ -15,8 +15,12 @@ from vllm_series.report import counted, diff
 from vllm_series.report import table as aligned
 from vllm_series.report import verdict as coloured
 from vllm_series.reports.marks import REVIEW, mark
-from vllm_series.reports.printable import printable
+from vllm_series.reports.printable import printable, wrapped
 from vllm_series.reports.spans import spans
+from vllm_series.verdicts import Verdict
+
+_WORDS = 94
+"""Columns of a sentence below a hunk."""
 
 
 def details(answers: Sequence[ReleaseAnswer]) -> str:
@@ -110,6 +114,12 @@ def _file(file: FileAnswer, colours: bool) -> Iterator[str]:
     for text in file.review:
         yield f"    review: {printable(text)}"
     width = len(str(len(file.hunks)))
+    gone = file.verdict in (Verdict.MISSING, Verdict.NOT_SHIPPED)
+    if gone and len({(hunk.verdict, hunk.reason) for hunk in file.hunks}) == 1:
+        word = coloured(file.verdict) if colours else file.verdict.value
+        yield f"    {counted(len(file.hunks), 'hunk')}  {word}"
+        yield from _said(file.hunks[0].reason)
+        return
     for hunk in file.hunks:
         yield from _hunk(hunk, width, colours)
 
@@ -122,13 +132,12 @@ def _hunk(hunk: HunkAnswer, width: int, colours: bool) -> Iterator[str]:
         parts.append(f" at line {hunk.line}{moved}")
     if hunk.scope:
         parts.append(f" in {printable(hunk.scope)}")
-    if hunk.reason:
-        parts.append(f": {printable(hunk.reason)}")
     yield "".join(parts)
+    yield from _said(hunk.reason)
     if hunk.since:
         yield f"      upstream has it since {printable(hunk.since)}"
     for text in hunk.review:
-        yield f"      review: {printable(text)}"
+        yield from _said(f"review: {text}")
     if hunk.candidate:
         # Other people's code: tabs are content, anything else without a shape is not printed.
         text = printable(hunk.candidate, keep="\t\n")
@@ -136,7 +145,7 @@ def _hunk(hunk: HunkAnswer, width: int, colours: bool) -> Iterator[str]:
         yield from (f"      {line}".rstrip() for line in shown.splitlines())
 
 
-def size(patch: PatchAnswer) -> str:
-    """How much there is of a patch: `4 hunks in 2 files`."""
-    hunks = sum(len(file.hunks) for file in patch.files)
-    return f"{counted(hunks, 'hunk')} in {counted(len(patch.files), 'file')}"
+def _said(text: str) -> Iterator[str]:
+    """Words below a hunk, in lines that fit a page."""
+    if text:
+        yield from (f"      {line}" for line in wrapped(printable(text), _WORDS, "  ").split("\n"))

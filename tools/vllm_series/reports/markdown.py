@@ -25,8 +25,6 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>&|~#@])")
 
 def markdown(answers: Sequence[ReleaseAnswer], limit: int = LIMIT) -> str:
     """The page, in at most `limit` bytes: details are left out where there would be more."""
-    if not answers:
-        return "nothing to judge\n"
     found = findings(answers)
     parts = ["### vllm-series check", plain(_sentence(closing(answers)))]
     if found:
@@ -86,7 +84,7 @@ def _table(answers: Sequence[ReleaseAnswer]) -> str:
                 code(answer.release, in_table=True),
                 "yes" if answer.is_supported else "no",
                 *(_cell(marks[at]) for marks in kinds.values()),
-                *([_cell(UNJUDGED)] if not kinds else []),
+                *([_cell(UNJUDGED if answer.error else ABSENT)] if not kinds else []),
             ]
             for at, answer in enumerate(answers)
         ]

@@ -24,8 +24,6 @@ def table(answers: Sequence[ReleaseAnswer], width: int = WIDTH) -> str:
 
     No line is wider than `width` columns, which are at least 40.
     """
-    if not answers:
-        return "nothing to judge"
     parts = [
         wrapped(caption(answers), min(width, WIDTH), "    "),
         grid(answers, width),
@@ -57,18 +55,15 @@ def caption(answers: Sequence[ReleaseAnswer]) -> str:
 
 def grid(answers: Sequence[ReleaseAnswer], width: int = WIDTH) -> str:
     """The cells, in as many blocks as the width asks for."""
-    names = list(dict.fromkeys(patch.name for answer in answers for patch in answer.patches))
     releases = [answer.release for answer in answers]
-    kinds = rows(answers)
+    # Without any answer there is no name either, but there is something to tell.
+    kinds = rows(answers) or {"": [UNJUDGED if one.error else ABSENT for one in answers]}
     some = {answer.is_supported for answer in answers} == {True, False}
     support = [("*", "*") if answer.is_supported else ("", "") for answer in answers]
-    # Where no release could be judged there is no name either, but there is something to tell.
-    names = names or [""]
     parts = []
-    for block in blocks(releases, [*names, _SUPPORTED] if some else names, width):
+    for block in blocks(releases, [*kinds, _SUPPORTED] if some else list(kinds), width):
         told = list(block.head)
-        for name in names:
-            marks = kinds.get(name) or [UNJUDGED] * len(answers)
+        for name, marks in kinds.items():
             told.append(block.row(name, [(_coloured(one), one.sign) for one in marks]))
         if any(answers[column.at].is_supported for column in block.columns) and some:
             told.append(block.row(_SUPPORTED, support))
@@ -91,8 +86,8 @@ def rows(answers: Sequence[ReleaseAnswer]) -> dict[str, list[Mark]]:
 def legend(answers: Sequence[ReleaseAnswer], width: int = WIDTH) -> str:
     """The signs that the cells use, and no others."""
     used = {one for marks in rows(answers).values() for one in marks}
-    if any(answer.error for answer in answers):
-        used.add(UNJUDGED)
+    used |= {UNJUDGED for answer in answers if answer.error}
+    used |= {ABSENT for answer in answers if not answer.error and not answer.patches}
     words = [f"{one.sign} {one.word}: {one.meaning}" for one in ALL if one in used]
     if {answer.is_supported for answer in answers} == {True, False}:
         words.append("* supported: a series serves that release, so it counts")
