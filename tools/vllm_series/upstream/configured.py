@@ -17,6 +17,7 @@ from typing import Any
 
 from vllm_series.errors import EnvironmentRefusedError
 
+_ETC = Path("/etc")
 _SECTIONS = ("global", "download", "install")
 """Later ones win: the choice of a wheel is that of `pip install`."""
 
@@ -67,7 +68,7 @@ def _pip_files(environ: Mapping[str, str]) -> list[Path]:
     else:
         folders = environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
         machine = [Path(folder) / "pip" / name for folder in folders.split(os.pathsep) if folder]
-        machine.append(Path("/etc") / name)
+        machine.append(_ETC / name)
         old = home / ".pip" / name
     site = Path(environ.get("VIRTUAL_ENV") or sys.prefix) / name
     return [*machine, old, user, site, *([Path(override).expanduser()] if override else [])]
@@ -103,7 +104,7 @@ def _uv_files(environ: Mapping[str, str]) -> list[Path]:
         machine = [Path(environ.get("PROGRAMDATA", "C:/ProgramData"))]
         return [Path(home) / "uv/uv.toml", *(folder / "uv/uv.toml" for folder in machine)]
     folders = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
-    machine = [Path(folder) for folder in (*folders, "/etc") if folder]
+    machine = [*(Path(folder) for folder in folders if folder), _ETC]
     return [folder / "uv" / "uv.toml" for folder in (_config_home(environ), *machine)]
 
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import HTTPError, IncompleteRead, MaxRetryError
+from urllib3.exceptions import HTTPError, IncompleteRead, MaxRetryError, ReadTimeoutError
 from urllib3.exceptions import SSLError as TLSError
 from urllib3.util.retry import Retry
 
@@ -265,7 +265,7 @@ def _reason(error: Exception) -> tuple[str, str]:
     for cause in causes:
         if isinstance(cause, requests.exceptions.ProxyError):
             return "the proxy does not let it through", "Check PIP_PROXY or HTTPS_PROXY."
-        if isinstance(cause, requests.Timeout):
+        if isinstance(cause, (requests.Timeout, ReadTimeoutError)):
             return "no answer in time", "Try again, or raise PIP_DEFAULT_TIMEOUT."
         if isinstance(cause, (requests.exceptions.ChunkedEncodingError, IncompleteRead)):
             return "the answer broke off", "Try again."

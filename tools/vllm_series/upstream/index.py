@@ -101,26 +101,28 @@ def page_files(
     from pypi_simple import ProjectPage, UnexpectedRepoVersionWarning, UnsupportedRepoVersionError
 
     kind, _, rest = content_type.partition(";")
+    kind = kind.strip().lower()
+    is_json = kind in (JSON, "application/json")
     charset = rest.partition("charset=")[2].strip(' "') or None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnexpectedRepoVersionWarning)
-            if kind.strip().lower() in (JSON, "application/json"):
+            if is_json:
                 page = ProjectPage.from_json_data(json.loads(body), url)
-            elif kind.strip().lower() in ("text/html", "application/vnd.pypi.simple.v1+html"):
+            elif kind in ("text/html", "application/vnd.pypi.simple.v1+html"):
                 page = ProjectPage.from_html(distribution, body, url, charset)
             else:
-                raise _no_page(url, f"its form is {kind.strip()[:60] or 'not told'}")
+                raise _no_page(url, f"its form is {kind[:60] or 'not told'}")
     except UnsupportedRepoVersionError as error:
         raise _no_page(url, f"its version is {error.declared_version[:20]}") from error
     except (ValueError, LookupError, RecursionError) as error:
         # Of pypi-simple's and json's own words, only the kind: the body may be anything.
         raise _no_page(url, f"its text cannot be read ({type(error).__name__})") from error
-    return tuple(_records(page.packages, url, distribution))
+    return tuple(_records(page.packages, url, distribution, is_json))
 
 
 def _records(
-    packages: Iterable[DistributionPackage], page: str, distribution: str
+    packages: Iterable[DistributionPackage], page: str, distribution: str, is_json: bool
 ) -> Iterable[IndexFile]:
     for package in packages:
         try:
@@ -143,9 +145,17 @@ def _records(
             digest if _DIGEST.fullmatch(digest) else None,
             package.size if package.size is not None and package.size > 0 else None,
             f"{moment:%Y-%m-%d}" if moment else None,
-            (package.yanked_reason or "") if package.is_yanked else None,
+            _reason(package, is_json),
             package.requires_python or None,
         )
+
+
+def _reason(package: DistributionPackage, is_json: bool) -> str | None:
+    """Why a file was withdrawn, None where it was not. An empty text in JSON, which PEP 691 does
+    not know, is for pip that it was not; in HTML it is a withdrawal without a reason."""
+    if not package.is_yanked or (is_json and package.yanked_reason == ""):
+        return None
+    return package.yanked_reason or ""
 
 
 def _no_page(url: str, reason: str) -> EnvironmentRefusedError:
