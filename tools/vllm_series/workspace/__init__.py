@@ -1,0 +1,1 @@
+"""What touches git: the scratch repository of a rebase, and the rebase in it."""
