@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import TracebackType
 
@@ -20,7 +21,10 @@ class Progress:
     def say(self, step: str) -> None:
         """Show what goes on now, in place of what was shown before."""
         if self._shown:
-            sys.stderr.write(f"{_CLEAR}{step} …")
+            # A line that the terminal breaks in two could not be cleared as a whole.
+            room = os.get_terminal_size(sys.stderr.fileno()).columns - 3
+            shown = step if room <= 0 or len(step) <= room else step[:room]
+            sys.stderr.write(f"{_CLEAR}{shown} …")
             sys.stderr.flush()
 
     def clear(self) -> None:
