@@ -314,6 +314,16 @@ def test_a_function_that_is_gone_is_told_with_its_last_text(tmp_path: Path) -> N
     assert [stand.form for stand in hunk.stands] == [1, 0]
 
 
+def test_files_that_no_wheel_has_are_left_out_and_named(tmp_path: Path) -> None:
+    catalog = releases(tmp_path, {"1.0.0": {"vllm/engine.py": BODY}})
+    csrc = git_diff({"csrc/a.cu": b"a\n"}, {"csrc/a.cu": b"a\nb\n"})
+    answer = drift([Entry("both.diff", csrc + inserted(BODY).text)], catalog)
+    assert only(answer).path == "vllm/engine.py"
+    assert any("csrc/a.cu" in note for note in answer.notes)
+    with pytest.raises(UsageError, match="no hunk that could drift"):
+        drift([Entry("csrc.diff", csrc)], catalog)
+
+
 def test_a_form_that_comes_back_is_the_same_form(tmp_path: Path) -> None:
     texts = [BODY, BODY.replace("gamma()", "gamma(1)"), BODY]
     catalog = releases(

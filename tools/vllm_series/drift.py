@@ -303,7 +303,7 @@ class _Walk:
                 )
             return own, ""
         versions = [one.version for one in reversed(self._releases)]
-        best: tuple[tuple[int, int], str] | None = None
+        best: tuple[tuple[int, int, int], str] | None = None
         for start in range(0, len(versions), _BATCH):
             self._fetch(versions[start : start + _BATCH], self._stacked.touched)
             for version in versions[start : start + _BATCH]:
@@ -320,9 +320,9 @@ class _Walk:
                 f"no release has the text that {self._stacked.name} expects. "
                 "Name the one that it was made on with --base."
             )
-        whole = len(self._stacked.hunks_of(self._stacked.patch))
+        stand, _exact, whole = best[0]
         how = "the newest release in which " + (
-            "all of it stands" if best[0][0] == whole else f"{best[0][0]} of {whole} hunks stand"
+            "all of it stands" if stand == whole else f"{stand} of its {whole} hunks stand"
         )
         return best[1], how
 

@@ -7,27 +7,32 @@ happened to stretches as long as the hunk anywhere in its file, drawn towards th
 then in its scope, drawn towards the file's; then to its own lines, drawn towards the scope's. A
 later step weighs more. Steps to a new minor line and to a patch release are two matters.
 
-The constants were chosen on steps up to 0.24 and tested on later ones: docs/drift.md.
+The constants were chosen on hunks made up to 0.24 and tested on later ones: docs/drift.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from vllm_series.align import Alignment, align
 from vllm_series.drift import HunkDrift
 from vllm_series.following import Place, Text
+from vllm_series.scope import MODULE
 from vllm_series.upstream.catalog import Release
 
 HALF_LIFE = 8.0
 """After how many steps of its kind one weighs half."""
-OVERALL = {True: 0.10, False: 0.01}
+OVERALL = {True: 0.07, False: 0.005}
 """The share of stretches that a step breaks in all files, for a minor line and a patch release."""
-FILE_PRIOR, SCOPE_PRIOR, PLACE_PRIOR = 2.0, 4.0, 6.0
-"""How many steps the more general rate counts for."""
+FILE_PRIOR, SCOPE_PRIOR, PLACE_PRIOR = 8.0, 64.0, 64.0
+"""How many steps the more general rate counts for. The last two are large because they are that
+little worth: what happened to a file says more of a place in it than what happened there before."""
+REWRITTEN = 0.5
+"""A step that breaks more of a file than this share is left out. It formats or rewrites the whole
+(0.11.1 formatted all of vLLM anew), and says nothing of one place in it."""
 _INTERVAL = 0.8
 _GRID = 2000
 
@@ -139,25 +144,22 @@ def forecast(
     """Judge a hunk by `releases`, oldest first, up to `until`; None where its place is not there in
     the last of them."""
     places = hunk.places or {}
+    shape = Shape(hunk.hunk.leading, hunk.hunk.trailing)
     known = [release.version for release in releases]
     if until is not None:
         known = known[: known.index(until) + 1]
     if not known or known[-1] not in places:
         return None
     seen = [(version, places[version]) for version in known if version in places]
-    pairs = list(pairwise(seen))
-    aligned = [_aligned(old[1].text, new[1].text) for old, new in pairs]
-    steps = tuple(
-        _step(hunk, old, new, alignment)
-        for (old, new), alignment in zip(pairs, aligned, strict=True)
-    )
+    wear = Wear()
+    steps = steps_of(seen, shape, wear)
     return Forecast(
         known[-1],
         any(stand.release == known[-1] and stand.fits for stand in hunk.stands),
         _survival(steps, minor=True),
         _survival(steps, minor=False),
         steps,
-        _calm(hunk, seen, aligned),
+        _calm(seen, shape, wear),
     )
 
 
@@ -171,7 +173,7 @@ def broken_rate(
 ) -> tuple[float, float]:
     """The two parameters of the Beta distribution of the rate at which a step of one kind breaks
     the hunk; its mean is the estimate. The rest are the model's constants."""
-    own = [step for step in steps if step.is_minor is minor]
+    own = [step for step in steps if step.is_minor is minor and step.file_share <= REWRITTEN]
     weights = [0.5 ** (age / half_life) for age in range(len(own) - 1, -1, -1)]
     total = sum(weights)
     rate = OVERALL[minor] if overall is None else overall
@@ -216,55 +218,113 @@ def _interval(first: float, second: float) -> tuple[float, float]:
     return low, high
 
 
-def _step(
-    hunk: HunkDrift, old: tuple[str, Place], new: tuple[str, Place], alignment: Alignment
-) -> Step:
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many lines of context a hunk shows in front of its first change and behind its last."""
+
+    leading: int
+    trailing: int
+
+    def stretch(self, place: Place) -> tuple[int, int]:
+        """First line and end (0-based, not included) of what the hunk would show at a place."""
+        first = max(place.spots[0].start - self.leading, 0)
+        end = min(place.spots[-1].end + self.trailing, len(place.text.lines))
+        return first, max(end, first + 1)
+
+
+class Wear:
+    """Which stretches of a file a step broke, worked out once for all hunks of a call."""
+
+    def __init__(self) -> None:
+        self._aligned: dict[tuple[int, int], tuple[Text, Text, Alignment, list[int]]] = {}
+        self._sums: dict[tuple[int, int, int], list[int]] = {}
+
+    def aligned(self, old: Text, new: Text) -> Alignment:
+        """The lines of `old` in `new`."""
+        return self._pair(old, new)[2]
+
+    def _pair(self, old: Text, new: Text) -> tuple[Text, Text, Alignment, list[int]]:
+        key = (id(old), id(new))
+        if key not in self._aligned:
+            if old.text == new.text:
+                count = len(old.lines)
+                alignment = Alignment(list(range(count)), count)
+            else:
+                alignment = align(old.lines, new.lines)
+            # The texts are kept with it, so that no other text can get their identity.
+            self._aligned[key] = (old, new, alignment, _runs(alignment.kept))
+        return self._aligned[key]
+
+    def is_broken(self, old: Text, new: Text, first: int, end: int) -> bool:
+        """Whether the lines from `first` to `end` of `old` do not stand together in `new`."""
+        runs = self._pair(old, new)[3]
+        return first >= len(runs) or runs[first] < end - first
+
+    def share(self, old: Text, new: Text, size: int, first: int, end: int) -> float:
+        """Which share of the stretches of `size` lines is broken whose middle lies between two
+        lines of `old`."""
+        key = (id(old), id(new), size)
+        if key not in self._sums:
+            runs = self._pair(old, new)[3]
+            starts = range(max(len(runs) - size + 1, 0))
+            self._sums[key] = list(accumulate((runs[at] < size for at in starts), initial=0))
+        sums = self._sums[key]
+        low = min(max(first - size // 2, 0), len(sums) - 1)
+        high = min(max(end - size // 2, low + 1), len(sums) - 1)
+        return (sums[high] - sums[low]) / (high - low) if high > low else 0.0
+
+
+def _runs(kept: Sequence[int]) -> list[int]:
+    """For every line, how many from it on stand together in the other text."""
+    runs = [0] * len(kept)
+    for at in range(len(kept) - 1, -1, -1):
+        if kept[at] >= 0:
+            goes_on = at + 1 < len(kept) and kept[at + 1] == kept[at] + 1
+            runs[at] = 1 + (runs[at + 1] if goes_on else 0)
+    return runs
+
+
+def steps_of(seen: Sequence[tuple[str, Place]], shape: Shape, wear: Wear) -> tuple[Step, ...]:
+    """What every step between two of the releases did at a place; `seen` is oldest first."""
+    return tuple(_step(old, new, shape, wear) for old, new in pairwise(seen))
+
+
+def _step(old: tuple[str, Place], new: tuple[str, Place], shape: Shape, wear: Wear) -> Step:
     (past, place), (release, there) = old, new
     is_minor = _line(past) != _line(release)
-    if place.text.text == there.text.text:
+    text = place.text
+    if text.text == there.text.text:
         return Step(release, is_minor, False, 0.0, 0.0, False)
-    first, end = stretch(hunk, place)
-    size = max(end - first, 1)
-    moved = place.text.path != there.text.path
-    whole = [
-        alignment.run(start, size) is None
-        for start in range(max(len(place.text.lines) - size + 1, 0))
-    ]
-    span = place.text.range_of(place.scope) or (0, len(place.text.lines))
-    inner = whole[max(span[0] - size // 2, 0) : max(span[1] - size // 2, 1)]
+    changed = text.own(place.scope) != there.text.own(there.scope)
+    if text.path != there.text.path:
+        return Step(release, is_minor, True, 1.0, 1.0, changed)
+    first, end = shape.stretch(place)
+    low, high = text.range_of(place.scope) or (0, len(text.lines))
     return Step(
         release,
         is_minor,
-        moved or alignment.run(first, size) is None,
-        1.0 if moved else _share(inner),
-        1.0 if moved else _share(whole),
-        place.text.own(place.scope) != there.text.own(there.scope),
+        wear.is_broken(text, there.text, first, end),
+        wear.share(text, there.text, end - first, low, high),
+        wear.share(text, there.text, end - first, 0, len(text.lines)),
+        changed,
     )
 
 
-def stretch(hunk: HunkDrift, place: Place) -> tuple[int, int]:
-    """First line and end (0-based, not included) of what the hunk would show at a place: its spots
-    with as much context as it has."""
-    first = max(place.spots[0].start - hunk.hunk.leading, 0)
-    end = min(place.spots[-1].end + hunk.hunk.trailing, len(place.text.lines))
-    return first, end
-
-
-def _calm(
-    hunk: HunkDrift, seen: Sequence[tuple[str, Place]], aligned: Sequence[Alignment]
-) -> Calm | None:
+def _calm(seen: Sequence[tuple[str, Place]], shape: Shape, wear: Wear) -> Calm | None:
     """The stretch of the scope that has stood longest, where that is longer than the hunk's own by
     a few minor lines."""
     release, place = seen[-1]
+    if place.scope is None or place.scope == MODULE:
+        return None
     span = place.text.range_of(place.scope) or (0, len(place.text.lines))
-    first, end = stretch(hunk, place)
-    size = max(end - first, 1)
+    first, end = shape.stretch(place)
+    size = end - first
     starts = {start: start for start in range(span[0], span[1] - size + 1)}
     since = release
     own: str | None = None
     standing, oldest = dict(starts), release
-    for (past, _older), alignment in zip(reversed(seen[:-1]), reversed(aligned), strict=True):
-        back = alignment.back()
+    for (past, older), (_later, newer) in reversed(list(pairwise(seen))):
+        back = wear.aligned(older.text, newer.text).back()
         left = {}
         for start, at in standing.items():
             run = back[at : at + size]
@@ -289,17 +349,6 @@ def _lines_between(seen: Sequence[tuple[str, Place]], first: str, last: str) -> 
     versions = [version for version, _place in seen]
     between = versions[versions.index(first) : versions.index(last)]
     return {_line(version) for version in between}
-
-
-def _aligned(old: Text, new: Text) -> Alignment:
-    if old.text == new.text:
-        count = len(old.lines)
-        return Alignment(list(range(count)), count)
-    return align(old.lines, new.lines)
-
-
-def _share(broken: Sequence[bool]) -> float:
-    return sum(broken) / len(broken) if broken else 0.0
 
 
 def _line(version: str) -> str:

@@ -21,7 +21,7 @@ from vllm_series.search import bound_scope, change_scope
 from vllm_series.series import Entry
 from vllm_series.subject import Subject
 from vllm_series.threeway import edits_of
-from vllm_series.trees import ReleaseTree
+from vllm_series.trees import PACKAGE, ReleaseTree
 from vllm_series.verdicts import Verdict
 
 
@@ -57,9 +57,12 @@ class Stacked:
         """Whether all files that the patch changes are its pre-images there, by blob id."""
         return self._subject.base_of([(tree.release, tree.read)], self.patch) is not None
 
-    def fit(self, tree: ReleaseTree) -> tuple[int, int]:
-        """How many hunks stand in a release, and how many of them at their recorded line."""
+    def fit(self, tree: ReleaseTree) -> tuple[int, int, int]:
+        """How many hunks stand in a release, how many of them at their recorded line, and how many
+        there are to stand. Raises UsageError where there are none."""
         files = self._changes(tree)
+        if not files:
+            raise self._nothing()
         found = [
             placement
             for each in files
@@ -67,18 +70,25 @@ class Stacked:
             for placement in self._place(each, text, None).placements
             if placement.verdict in (Verdict.EXACT, Verdict.OFFSET)
         ]
-        return len(found), sum(1 for placement in found if placement.verdict is Verdict.EXACT)
+        exact = sum(1 for placement in found if placement.verdict is Verdict.EXACT)
+        return len(found), exact, sum(len(each.change.hunks) for each in files)
+
+    def _nothing(self) -> UsageError:
+        return UsageError(
+            f"{self.name} has no hunk that could drift: it changes no file of {PACKAGE}/ that is "
+            "there before. See vllm-series check."
+        )
 
     def put_on(self, base: ReleaseTree) -> None:
         """Take a release as the base; its files must be fetched."""
         self._base = base
         self._subject.read = base.read
         self._files = {each.path: each for each in self._changes(base)}
+        strange = [path for _change, path in self._subject.paths(self.patch) if not _ships(path)]
+        if strange:
+            self.notes.append(f"{', '.join(strange)}: never part of a wheel, so left out")
         if not self._files:
-            raise UsageError(
-                f"{self.name} has no hunk that could drift: it changes no file that is there "
-                "before. See vllm-series check."
-            )
+            raise self._nothing()
         self._texts = {path: self._under(path, base) for path in self._files}
         created = [
             path
@@ -92,15 +102,6 @@ class Stacked:
         if any(self._texts[path] != base.read(path) for path in self._files):
             names = ", ".join(patch.name for patch in self._front)
             self.notes.append(f"it is placed on top of {names}, where they fit")
-
-    def hunks_of(self, patch: Patch) -> list[Hunk]:
-        """Every hunk of a change to a file that is there before."""
-        return [
-            hunk
-            for change in patch.files
-            if change.kind is not Kind.CREATE
-            for hunk in change.hunks
-        ]
 
     def hunks(self) -> list[tuple[str, int, Hunk]]:
         """Path, number within its file change and hunk, in the order of the patch."""
@@ -160,6 +161,7 @@ class Stacked:
             for change, new in self._subject.paths(self.patch)
             if change.kind is not Kind.CREATE and change.hunks
             for path in [self._old(change, new)]
+            if _ships(path)
         ]
 
     def _old(self, change: FileChange, new: str) -> str:
@@ -185,3 +187,7 @@ class Stacked:
 
     def _place(self, each: _Followed, text: bytes, base: bytes | None) -> FilePlacement:
         return place(each.change, text, each.path, binding=self.patch.is_ours, base=base)
+
+
+def _ships(path: str) -> bool:
+    return path.startswith(f"{PACKAGE}/")
