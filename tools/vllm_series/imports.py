@@ -45,7 +45,7 @@ def _homes(module: str) -> tuple[str, ...]:
 
 def imports(hunk: Hunk, path: str) -> Iterator[Import]:
     """What the added lines of a hunk of the file at `path` import from the package."""
-    if not any(b"import" in line for line in hunk.lines):
+    if b"import" not in b"".join(hunk.lines):
         return
     types = -1
     for op, line in zip(hunk.ops, hunk.lines, strict=True):
