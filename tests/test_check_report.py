@@ -92,7 +92,7 @@ def test_no_name_and_no_release_makes_a_line_too_wide(
     ]
     for line in shown(answers, width):
         assert line.isprintable()
-        assert wcswidth(line) <= width
+        assert wcswidth(line) <= columns(line) <= width
 
 
 def test_each_kind_has_a_sign_of_its_own_that_needs_no_colour() -> None:
