@@ -20,9 +20,18 @@ class Support:
 
     @property
     def newest_line(self) -> str | None:
-        """The line of the newest series, `0.33`; None where there is none."""
-        lines = [_line(Version(name)) for name in self._by_name]
-        return _text(max(lines)) if lines else None
+        """The line of the newest series, `0.33`; None where there is none.
+
+        A series for one release alone counts only where no series is for a line: that of a
+        candidate, `vllm-0.34.0rc1`, does not serve what comes after it.
+        """
+        newest = self._newest()
+        return _text(newest) if newest else None
+
+    def _newest(self) -> tuple[int, int] | None:
+        every = [(_line(Version(name)), name.count(".") == 1) for name in self._by_name]
+        lines = [line for line, is_line in every if is_line] or [line for line, _ in every]
+        return max(lines, default=None)
 
     def folder_name(self, release: str) -> str | None:
         """The series that serves a release, `vllm-0.33`; that for it alone before its line's; None
@@ -34,13 +43,15 @@ class Support:
         return None
 
     def newer(self, releases: Iterable[Release]) -> tuple[Release, ...]:
-        """The final releases, not withdrawn, of lines after the newest line."""
-        newest = max((_line(Version(name)) for name in self._by_name), default=(-1, -1))
+        """The final releases, not withdrawn, of lines after the newest line, that no series
+        serves."""
+        newest = self._newest() or (-1, -1)
         return tuple(
             release
             for release in releases
             if not (release.yanked or release.prerelease)
             and _line(Version(release.version)) > newest
+            and self.folder_name(release.version) is None
         )
 
 
