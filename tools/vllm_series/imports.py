@@ -45,16 +45,19 @@ def _homes(module: str) -> tuple[str, ...]:
 
 def imports(hunk: Hunk, path: str) -> Iterator[Import]:
     """What the added lines of a hunk of the file at `path` import from the package."""
-    if b"import" not in b"".join(hunk.lines):
+    text = b"".join(hunk.lines)
+    if b"import" not in text:
         return
+    for_types = b"TYPE_CHECKING" in text
     types = -1
     for op, line in zip(hunk.ops, hunk.lines, strict=True):
-        deep = len(line) - len(line.lstrip())
-        if line.strip() and deep <= types:
-            types = -1
-        if _TYPES.match(line):
-            types = deep
-        if op != ord("+") or types >= 0:
+        if for_types:
+            deep = len(line) - len(line.lstrip())
+            if line.strip() and deep <= types:
+                types = -1
+            if _TYPES.match(line):
+                types = deep
+        if op != ord("+") or types >= 0 or b"import" not in line:
             continue
         if found := _WHOLE.match(line):
             yield Import(found[1].decode().replace(".", "/"), "")
