@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 
 from commandline import SERIES, run
@@ -58,6 +60,29 @@ def test_json_holds_all_of_it(folder: Path) -> None:
     assert transition["diff"].startswith("--- vllm/engine.py\t1.0.1")
     assert 0 < hunk["forecast"]["minor"]["survives"] < 1
     assert [step["lines_changed"] for step in hunk["forecast"]["steps"]] == [False, True]
+
+
+def strict(schema: Any) -> Any:
+    """The schema with no key allowed that it does not describe."""
+    if isinstance(schema, list):
+        return [strict(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: strict(part) for key, part in schema.items()}
+    if schema.get("type") == "object":
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+def test_json_is_what_its_schema_says_to_the_last_key(folder: Path) -> None:
+    schema = json.loads((SERIES.parent / "docs" / "schemas" / "drift.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    source = f"dir:{folder / 'up'}"
+    for words in ((), ("--forecast",), ("--base", "1.1.0")):
+        ran = run("drift", folder / "mine.diff", "--source", source, "--json", *words)
+        jsonschema.Draft202012Validator(strict(schema)).validate(json.loads(ran.out))
+    ran = run("drift", "dynwidth", "--series-dir", SERIES, "--since", "0.28", "--json")
+    jsonschema.Draft202012Validator(strict(schema)).validate(json.loads(ran.out))
 
 
 def test_a_patch_is_found_by_its_name_in_the_newest_series(folder: Path) -> None:

@@ -356,4 +356,4 @@ def _line(version: str) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.0f} %"
+    return "over 99 %" if value > 0.995 else f"{100 * value:.0f} %"

@@ -14,7 +14,7 @@ from vllm_series.following import Place, Spot, Text
 from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Hunk, Kind, Patch
 from vllm_series.place import place, splice
-from vllm_series.placement import FilePlacement, Placement
+from vllm_series.placement import FilePlacement, Placement, is_blob
 from vllm_series.plan import make_plan
 from vllm_series.scope import Scopes
 from vllm_series.search import bound_scope, change_scope
@@ -55,7 +55,11 @@ class Stacked:
 
     def is_made_on(self, tree: ReleaseTree) -> bool:
         """Whether all files that the patch changes are its pre-images there, by blob id."""
-        return self._subject.base_of([(tree.release, tree.read)], self.patch) is not None
+        followed = self._changes(tree)
+        return bool(followed) and all(
+            (text := tree.read(each.path)) is not None and is_blob(text, each.change.old_id)
+            for each in followed
+        )
 
     def fit(self, tree: ReleaseTree) -> tuple[int, int, int]:
         """How many hunks stand in a release, how many of them at their recorded line, and how many
