@@ -10,6 +10,7 @@ patch alone can so be told from its twins, and a file in which their number has 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vllm_series.patch import Hunk
@@ -44,6 +45,11 @@ def read_heading(heading: bytes) -> Heading | None:
 def heading_of(hunk: Hunk, base: bytes, edited: bytes, path: str) -> bytes:
     """The heading of a hunk at its recorded lines, by the file at `path` before (`base`) and after
     all hunks (`edited`). Empty where the file is not Python or either text does not parse."""
+    return headings_of((hunk,), base, edited, path)[0]
+
+
+def headings_of(hunks: Sequence[Hunk], base: bytes, edited: bytes, path: str) -> list[bytes]:
+    """The headings of all hunks of a file, as `heading_of`; each text is parsed once."""
     import io
 
     from vllm_series.scope import Scopes
@@ -52,7 +58,10 @@ def heading_of(hunk: Hunk, base: bytes, edited: bytes, path: str) -> bytes:
     search = Search(io.BytesIO(base).readlines(), base, path, binding=True)
     after = Scopes.of(edited, path)
     if search.scopes is None or after is None:
-        return b""
-    line = hunk.first_line
-    scope = change_scope(hunk, search.scopes, after, line, hunk.reversed().first_line)
-    return str(search.heading(hunk, scope, line)).encode()
+        return [b""] * len(hunks)
+    found = []
+    for hunk in hunks:
+        line = hunk.first_line
+        scope = change_scope(hunk, search.scopes, after, line, hunk.reversed().first_line)
+        found.append(str(search.heading(hunk, scope, line)).encode())
+    return found
