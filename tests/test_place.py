@@ -255,13 +255,14 @@ def test_one_line_of_context_is_no_proof() -> None:
     assert "a single line is no proof" in placement.reason
 
 
+@pytest.mark.parametrize("new", [b"    int,\n" + b"    Tensor,\n" * 2, b"    int,\n    Tensor,\n"])
 @pytest.mark.parametrize(("more", "verdict"), [(0, Verdict.OFFSET), (1, Verdict.AMBIGUOUS)])
 def test_place_in_a_run_of_equal_lines_is_not_counted_from_one_end_of_it(
-    more: int, verdict: Verdict
+    new: bytes, more: int, verdict: Verdict
 ) -> None:
     before = b"def f() -> tuple[\n" + b"    Tensor,\n" * 5 + b"]:\n    return g()\n"
     last = b"    Tensor,\n" * 2 + b"]:"
-    change = change_of(before, before.replace(last, b"    int,\n" + last))
+    change = change_of(before, before.replace(last, new + b"]:"))
     grown = before.replace(b"    Tensor,\n", b"    Tensor,\n" * (1 + more), 1)
     assert one(change, shifted(grown)).verdict is verdict
 

@@ -177,13 +177,15 @@ class Search:
         return Placement(hunk, verdict, line, offset, bound)
 
     def in_longer_run(self, hunk: Hunk, line: int) -> bool:
-        """Whether the hunk adds lines between equal ones that go on beyond its context: where in
-        such a run they belong, only its other end could tell, which may have moved."""
-        if b"-" in hunk.ops or not hunk.leading or not hunk.trailing:
+        """Whether the hunk adds lines between equal ones, or for some of them, that go on beyond
+        its context: where in such a run they belong, only its other end could tell, which may have
+        moved."""
+        if b"+" not in hunk.ops or not hunk.leading or not hunk.trailing:
             return False
         above, below = hunk.lines[: hunk.leading], hunk.lines[-hunk.trailing :]
         same = above[-1]
-        if below[0] != same or not same.strip():
+        inner = hunk.pre[hunk.leading : -hunk.trailing]
+        if not same.strip() or {below[0], *inner} != {same}:
             return False
         start, end = line - 1, line - 1 + hunk.old_count
         return (set(above) == {same} and start > 0 and self.lines[start - 1] == same) or (
