@@ -213,6 +213,25 @@ def test_on_a_machine_without_wheels_those_of_linux_stand_in(
     assert chosen(real, "0.33.0", target(platform="win_amd64")).file is None
 
 
+def test_a_catalog_says_once_that_other_wheels_stand_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from packaging import tags
+
+    from vllm_series.upstream.open import UpstreamOptions, open_catalog
+
+    monkeypatch.setenv("VLLM_SERIES_CACHE", str(tmp_path))
+    monkeypatch.setattr(tags, "platform_tags", lambda: iter(["macosx_14_0_arm64"]))
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    said: list[str] = []
+    catalog = open_catalog(UpstreamOptions(), said.append)
+    for release in ("0.33.0", "0.32.0"):
+        assert "manylinux_2_28_x86_64" in catalog.tree(release).label
+    assert len(said) == 1
+    assert said[0].startswith("vllm 0.33.0: pip has no wheel for Python 3.")
+
+
 def test_a_wheel_by_name_goes_before_the_rule(real: tuple[IndexFile, ...]) -> None:
     first = "vllm-0.20.1-cp38-abi3-manylinux_2_35_aarch64.whl"
     assert name_of(chosen(real, "0.20.1", target(), first)) == first

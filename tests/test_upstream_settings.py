@@ -157,6 +157,15 @@ def test_no_index_leaves_the_links_alone(home: Path) -> None:
     assert settings(home, option, PIP_NO_INDEX="1").indexes == ("https://option.example",)
 
 
+def test_lists_are_parted_as_pip_and_uv_part_them(home: Path) -> None:
+    (home / "a,b").mkdir()
+    (home / "c").mkdir()
+    found = settings(home, PIP_FIND_LINKS=f"{home}/a,b {home}/c")
+    assert found.find_links == ((home / "a,b").as_uri(), (home / "c").as_uri())
+    found = settings(home, UV_FIND_LINKS=f"{home}/c,{home}")
+    assert found.find_links == ((home / "c").as_uri(), home.as_uri())
+
+
 def test_folders_become_addresses(home: Path) -> None:
     (home / "a b").mkdir()
     found = settings(home, {"index_url": str(home / "a b")})

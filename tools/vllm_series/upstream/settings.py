@@ -138,7 +138,8 @@ def index_settings(
     else:
         indexes = _indexes(places, index_url, extra_index_urls, origins)
     listed = places.first(pip=("find-links",), uv_env=("UV_FIND_LINKS",), uv_key="find-links")
-    links = [*find_links, *_words(noted("find_links", listed))]
+    noted("find_links", listed)
+    links = [*find_links, *_words(listed)]
     if find_links:
         origins["find_links"] = "--find-links" + (f", {listed.where}" if listed else "")
     timeout = places.first(
@@ -149,6 +150,10 @@ def index_settings(
         pip=("cert",), other_env=("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
     )
     client_cert = places.first(pip=("client-cert",), other_env=("SSL_CLIENT_CERT",))
+    trusted = places.first(
+        pip=("trusted-host",), uv_env=("UV_INSECURE_HOST",), uv_key="allow-insecure-host"
+    )
+    noted("trusted_hosts", trusted)
     for found in (cert, client_cert):
         if found and not Path(found.value).expanduser().exists():
             raise EnvironmentRefusedError(
@@ -161,18 +166,7 @@ def index_settings(
         cert=_file(noted("cert", cert)),
         client_cert=_file(noted("client_cert", client_cert)),
         proxy=noted("proxy", places.first(pip=("proxy",))),
-        trusted_hosts=tuple(
-            _words(
-                noted(
-                    "trusted_hosts",
-                    places.first(
-                        pip=("trusted-host",),
-                        uv_env=("UV_INSECURE_HOST",),
-                        uv_key="allow-insecure-host",
-                    ),
-                )
-            )
-        ),
+        trusted_hosts=tuple(_words(trusted)),
         timeout=max(_number(timeout), 0.1) if timeout else 15.0,
         retries=max(int(_number(retries)), 0) if retries else 5,
         origins=origins,
@@ -204,7 +198,7 @@ def _indexes(
         where.append("--extra-index-url")
     if where:
         origins["indexes"] = ", ".join(where)
-    addresses = [main.value if main else PYPI, *_words(more.value if more else None), *extra]
+    addresses = [main.value if main else PYPI, *_words(more), *extra]
     return [_with_name(address, places) for address in addresses]
 
 
@@ -236,9 +230,12 @@ def _address(word: str) -> str:
     return Path(word).expanduser().absolute().as_uri()
 
 
-def _words(value: str | None) -> list[str]:
-    """A list in a variable or file: parted by white space, or by commas as uv writes it."""
-    return [word for part in (value or "").split() for word in part.split(",") if word]
+def _words(found: _Found | None) -> list[str]:
+    """A list: parted by white space, in a variable of uv by commas too."""
+    words = found.value.split() if found else []
+    if found and found.where.startswith("UV_"):
+        words = [part for word in words for part in word.split(",") if part]
+    return words
 
 
 def _file(value: str | None) -> str | None:

@@ -45,7 +45,8 @@ _RANGES = 8
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """One release, where its file is, and why there is none to judge (empty where there is)."""
+    """One release, where its file is, and why there is none, or not the one that pip would take
+    (empty where it is)."""
 
     release: Release
     url: str
@@ -71,6 +72,7 @@ class WheelCatalog:
         self._session: IndexSession | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._trees: dict[str, ReleaseTree] = {}
+        self._said: set[str] = set()
         self.fetched = 0
 
     def releases(self) -> tuple[Release, ...]:
@@ -154,7 +156,7 @@ class WheelCatalog:
         for choice in choices(files, wanted, options.wheels):
             url = choice.file.url if choice.file else ""
             release = choice.as_release(options.distribution)
-            found[choice.release] = _Listed(release, url, choice.reason)
+            found[choice.release] = _Listed(release, url, choice.note or choice.reason)
         rows = [[*_fields(listed.release), listed.url, listed.reason] for listed in found.values()]
         if not options.is_offline:
             data = json.dumps([_FORM, time.time(), rows]).encode()
@@ -222,6 +224,9 @@ class WheelCatalog:
                 f"{release.distribution} {version} cannot be judged: {listed.reason}. "
                 "Name another platform or Python (--platform, --python-version)."
             )
+        if listed.reason and listed.reason not in self._said:
+            self._said.add(listed.reason)
+            self._say(f"{release.distribution} {version}: {listed.reason}.")
         if not release.wheel.endswith(".whl"):
             from vllm_series.upstream.sources import fetched_sdist
 
