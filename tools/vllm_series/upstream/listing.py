@@ -31,7 +31,7 @@ LIFE = 600
 
 _LONGEST_LIFE = 3600
 _LIMIT = 4 << 20
-"""Bytes of one page: 30 times that of vLLM today; a hostile one of this size costs less than a minute."""
+"""Bytes of one page: 30 times that of vLLM today; the worst of this size costs a minute."""
 _FORM = 1
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})")
 _FORBIDDEN = re.compile(r"(?:^|[,\s])no-(?:store|cache)\b")
