@@ -292,6 +292,36 @@ def test_a_function_that_was_renamed_is_followed(tmp_path: Path) -> None:
     assert "Engine.start becomes Engine.run" in hunk.transitions[0].told
 
 
+def test_a_function_put_in_front_is_no_new_name(tmp_path: Path) -> None:
+    """The place is the first of its function, and what stands in front of that has changed."""
+    new = BODY.replace(
+        "    def start", "    def before(self):\n        self.alpha()\n\n    def start"
+    )
+    catalog = releases(
+        tmp_path, {"1.0.0": {"vllm/engine.py": BODY}, "1.1.0": {"vllm/engine.py": new}}
+    )
+    changed = BODY.replace("def start(self):", "def start(self, *, now=True):")
+    entry = Entry(
+        "mine.diff",
+        git_diff({"vllm/engine.py": BODY.encode()}, {"vllm/engine.py": changed.encode()}),
+    )
+    hunk = only(drift([entry], catalog, base="1.0.0"))
+    assert [stand.scope for stand in hunk.stands] == ["Engine.start", "Engine.start"]
+    assert [stand.line for stand in hunk.stands] == [2, 5]
+
+
+def test_lines_that_went_into_another_function_are_followed(tmp_path: Path) -> None:
+    new = BODY.replace(
+        "        self.beta()", "        self.rest()\n\n    def rest(self):\n        self.beta()"
+    )
+    catalog = releases(
+        tmp_path, {"1.0.0": {"vllm/engine.py": BODY}, "1.1.0": {"vllm/engine.py": new}}
+    )
+    hunk = only(drift([inserted(BODY)], catalog, base="1.0.0"))
+    assert [stand.scope for stand in hunk.stands] == ["Engine.start", "Engine.rest"]
+    assert "its lines go from Engine.start to Engine.rest" in hunk.transitions[0].told
+
+
 def test_a_function_that_went_to_another_file_is_followed(tmp_path: Path) -> None:
     other = {"vllm/engine.py": "import vllm.motor\n", "vllm/motor.py": BODY}
     catalog = releases(tmp_path, {"1.0.0": {"vllm/engine.py": BODY}, "1.1.0": other})

@@ -460,9 +460,14 @@ class _Hunk:
             new.release,
             (old.form, new.form),
             what,
-            _told(old, new, what, self._scope),
+            _told(old, new, what, self._scope, self._stays(old.scope, new.release)),
             scope_diff(self._side(old), self._side(new)),
         )
+
+    def _stays(self, scope: str | None, version: str) -> bool:
+        """Whether a scope is still in the file to which the place has gone."""
+        place = self.places.get(version)
+        return place is not None and place.text.range_of(scope) is not None
 
     def _side(self, stand: Stand) -> Side:
         place = self.places.get(stand.release)
@@ -501,7 +506,9 @@ def _what(old: Stand, new: Stand) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _told(old: Stand, new: Stand, what: tuple[str, ...], own: str | None) -> str:
+def _told(
+    old: Stand, new: Stand, what: tuple[str, ...], own: str | None, is_there_still: bool
+) -> str:
     parts = []
     scope = new.scope or old.scope or own
     name = "the place" if scope in (None, MODULE) else str(scope)
@@ -512,7 +519,10 @@ def _told(old: Stand, new: Stand, what: tuple[str, ...], own: str | None) -> str
     if "moved" in what:
         parts.append(f"{old.path} becomes {new.path}")
     if "renamed" in what:
-        parts.append(f"{old.scope} becomes {new.scope}")
+        if is_there_still:
+            parts.append(f"its lines go from {old.scope} to {new.scope}")
+        else:
+            parts.append(f"{old.scope} becomes {new.scope}")
     if "form" in what:
         parts.append(f"the text of the place changes in {new.release}")
     if "fits" in what:

@@ -183,13 +183,15 @@ def follow_scope(place: Place, there: Text, alignment: Alignment) -> str | None:
     scope = place.scope
     if scope is None or scope == MODULE or place.text.scopes is None or there.scopes is None:
         return scope
-    span = there.range_of(scope)
+    own, span = place.text.range_of(scope), there.range_of(scope)
+    if own is None:
+        return None
     if span is not None:
-        led = _led(place, alignment)
-        if led is None or span[0] <= led <= span[1]:
+        led = _led(place, alignment, own)
+        if led is None or span[0] <= led < span[1]:
             return scope
         # Both lines beside the place are kept, in another scope: they were moved there.
-        inner = there.scopes.innermost(led)
+        inner = there.scopes.innermost(led + 1)
         return inner if inner != MODULE and not encloses(inner, scope) else scope
     return _taken_over(place, there, alignment)
 
@@ -280,15 +282,17 @@ class _Steps:
         return Spot(first, end - first)
 
 
-def _led(place: Place, alignment: Alignment) -> int | None:
-    """The 1-based line where both lines of code beside the first change stand together, if so."""
+def _led(place: Place, alignment: Alignment, span: tuple[int, int]) -> int | None:
+    """Where the line of code in front of the first change went, if it and the one behind stand
+    together there. Both must be the scope's own (`span`): what stands beside a function may go
+    anywhere."""
     first = place.spots[0]
-    above = _solid(place.text, range(first.start - 1, -1, -1))
-    below = _solid(place.text, range(first.start, len(place.text.lines)))
+    above = _solid(place.text, range(first.start - 1, span[0] - 1, -1))
+    below = _solid(place.text, range(first.start, span[1]))
     if above is None or below is None:
         return None
     up, down = alignment[above], alignment[below]
-    return up + 1 if up != GONE and down != GONE and 0 < down - up <= below - above else None
+    return up if up != GONE and down != GONE and 0 < down - up <= below - above else None
 
 
 def _taken_over(place: Place, there: Text, alignment: Alignment) -> str | None:
@@ -307,7 +311,14 @@ def _taken_over(place: Place, there: Text, alignment: Alignment) -> str | None:
         while scope and scope != MODULE:
             owners[scope] += 1
             scope = there.scopes.enclosing(scope)
-    good = [scope for scope, count in owners.items() if count >= 0.8 * len(kept)]
+    is_class = (
+        place.text.scopes is not None and place.text.scopes.signature(place.scope or "") is None
+    )
+    good = [
+        scope
+        for scope, count in owners.items()
+        if count >= 0.8 * len(kept) and (there.scopes.signature(scope) is None) is is_class
+    ]
     if not good:
         return None
     found = max(good, key=lambda scope: (scope.count("."), owners[scope]))

@@ -24,6 +24,8 @@ from vllm_series.verdicts import Verdict
 _WIDTH = 100
 _LONG = 60
 """Lines of a diff from which on only the hunks beside the place are shown."""
+_SHOWN = 3
+"""Transitions on each side of the base that are shown with their diffs; the others are told."""
 _NAMED = 12
 """Releases that are named; more are counted."""
 _NO_FORECAST = "Forecast: none, since its place is not there any more."
@@ -55,7 +57,9 @@ def told(answer: Drift, forecasts: Sequence[Forecast | None] | None, *, full: bo
             found = forecasts[at]
             lines += ["", *_wrapped(found.told() if found else _NO_FORECAST)]
         blocks.append("\n".join(lines))
-        blocks += ["\n".join(_transition(each, dates, full)) for each in hunk.transitions]
+        near = _near(answer, hunk)
+        for each in hunk.transitions:
+            blocks.append("\n".join(_transition(each, dates, full, each in near or full)))
     signs = {_sign(stand) for hunk in answer.hunks for stand in hunk.stands}
     legend = [f"{sign} {words}" for sign, words in _LEGEND.items() if sign in signs]
     if any(hunk.forms for hunk in answer.hunks):
@@ -75,9 +79,12 @@ def _head(answer: Drift) -> Iterator[str]:
 
 
 def _hunk(answer: Drift, hunk: HunkDrift, dates: Mapping[str, Release]) -> Iterator[str]:
-    scope = f", in {hunk.scope}" if hunk.scope else ""
-    title = printable(f"{hunk.path}, hunk {hunk.number}{scope}")
-    yield click.style(title, bold=True)
+    title, where = f"{hunk.path}, hunk {hunk.number}", f"in {hunk.scope}" if hunk.scope else ""
+    if len(title) + 2 + len(where) > _WIDTH:
+        where = f"\n  {where}"
+    elif where:
+        where = f", {where}"
+    yield click.style(printable(title + where, "\n"), bold=True)
     yield from _wrapped(summary(hunk, answer.base))
     yield ""
     yield from timeline(hunk)
@@ -163,12 +170,26 @@ def _rows(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     yield "  " + "  ".join(cells).rstrip()
 
 
-def _transition(each: Transition, dates: Mapping[str, Release], full: bool) -> Iterator[str]:
+def _near(answer: Drift, hunk: HunkDrift) -> list[Transition]:
+    """The transitions nearest to the base on both sides, whose diffs are shown."""
+    order = [release.version for release in answer.releases]
+    at = order.index(answer.base) if answer.base in order else 0
+    older = [each for each in hunk.transitions if order.index(each.after) <= at]
+    newer = [each for each in hunk.transitions if order.index(each.after) > at]
+    return [*older[-_SHOWN:], *newer[:_SHOWN]]
+
+
+def _transition(
+    each: Transition, dates: Mapping[str, Release], full: bool, with_diff: bool
+) -> Iterator[str]:
     where = f"{_dated(dates[each.before])} to {_dated(dates[each.after])}"
     old, new = map(_letter, each.forms)
     change = f", {old} to {new}" if old != new else ""
     yield from _wrapped(f"{where}{change}: {each.told}.", hanging="  ")
-    yield from _shown(each.diff, full)
+    if with_diff:
+        yield from _shown(each.diff, full)
+    elif each.diff.hunks:
+        yield f"  (a diff of {counted(each.diff.size, 'line')}: --full shows it)"
 
 
 def _shown(found: ScopeDiff, full: bool) -> Iterator[str]:
