@@ -28,6 +28,7 @@ COMMANDS = {
     "releases": "What the index holds, and what of it a series covers.",
     "check": "Where each patch stands on each release, with nothing installed.",
     "drift": "When a patch stopped fitting, and what upstream did there.",
+    "rebase": "Carry a series over to another release.",
     "lint": "Check series folders: complete, in their one form, true.",
     "doctor": "Look for what may go wrong in an environment.",
     "cache": "What is kept of upstream: where, how much, and how to be rid of it.",

@@ -110,6 +110,7 @@ class Scratch:
         self._lock = () if lock is None else (lock,)
         self._repo: Repo | None = None
         self._environ: dict[str, str] = {}
+        self._trees: dict[str, str] = {}
 
     def __enter__(self) -> Scratch:
         for key in [key for key in os.environ if key.startswith("GIT_")]:
@@ -308,6 +309,18 @@ class Scratch:
             found[_text(path)] = (mode, identity)
         return found
 
+    def tree_of(self, commit: str) -> str:
+        """The id of a commit's tree."""
+        if commit not in self._trees:
+            _, out, _ = self._ask("rev-parse", "--verify", f"{commit}^{{tree}}")
+            self._trees[commit] = out.decode("ascii").strip()
+        return self._trees[commit]
+
+    def changed(self, old: str, new: str) -> list[str]:
+        """The paths that differ between two commits, of a rename both."""
+        _, out, _ = self._ask("diff-tree", "-r", "-z", "--no-renames", "--name-only", old, new)
+        return [_text(path) for path in out.split(b"\0")[:-1]]
+
     def since(self, base: str, tip: str) -> list[str]:
         """The commits after `base` up to `tip`, oldest first."""
         _, out, _ = self._ask("rev-list", "--reverse", "--first-parent", f"{base}..{tip}")
@@ -325,8 +338,9 @@ class Scratch:
     def diff(self, old: str, new: str, *paths: str, context: int = 3) -> bytes:
         """git's diff of two commits with full ids, as a patch of a series holds it."""
         return self._ask(
-            "diff", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames",
-            f"--unified={context}", "--src-prefix=a/", "--dst-prefix=b/", old, new, "--", *paths,
+            "diff", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv",
+            "--find-renames", f"--unified={context}", "--src-prefix=a/", "--dst-prefix=b/",
+            old, new, "--", *paths,
         )[1]  # fmt: skip
 
     def renamed(self, old: str, new: str) -> dict[str, str]:
@@ -369,10 +383,6 @@ class Scratch:
         _, out, _ = self._ask("rev-parse", "--verify", place.read_text("ascii").strip())
         return out.decode("ascii").strip()
 
-    def is_rebasing(self) -> bool:
-        """Whether git has a rebase under way, stopped or cut off."""
-        return (self.folder / ".git" / "rebase-merge").is_dir()
-
     def unmerged(self) -> list[Unmerged]:
         """What the stopped merge has left open, by path."""
         _, out, _ = self._ask("ls-files", "--unmerged", "-z")
@@ -387,7 +397,7 @@ class Scratch:
         ]
 
     def put_unmerged(
-        self, path: str, base: bytes | None, ours: bytes | None, theirs: bytes
+        self, path: str, base: bytes | None, ours: bytes | None, theirs: bytes | None
     ) -> None:
         """Leave a path open as a stopped merge does, with its three sides in the index."""
         rows = [b"0 %s\t%s\n" % (b"0" * 40, _encoded(path))]
@@ -413,14 +423,26 @@ class Scratch:
     def reset(self, commit: str) -> None:
         """Drop whatever is under way, cut off or not, and check a commit out."""
         own = self.folder / ".git"
-        for name in ("index.lock", "HEAD.lock", "ORIG_HEAD.lock", "AUTO_MERGE.lock"):
-            (own / name).unlink(missing_ok=True)
+        self.unlock()
         for name in ("rebase-merge", "rebase-apply"):
             shutil.rmtree(own / name, ignore_errors=True)
         for name in ("MERGE_MSG", "MERGE_RR", "REBASE_HEAD", "CHERRY_PICK_HEAD", "AUTO_MERGE"):
             (own / name).unlink(missing_ok=True)
         self._ask("checkout", "--quiet", "--force", "--detach", commit)
         self._ask("clean", "-d", "-f", "-x", "--quiet")
+
+    def lay(self, commit: str) -> None:
+        """Put the files of a commit into the folder and the index; what is checked out stays."""
+        self._ask("read-tree", "-u", "--reset", commit)
+
+    def is_ancestor(self, old: str, new: str) -> bool:
+        """Whether `new` is on top of `old`, or is it."""
+        return self._ask("merge-base", "--is-ancestor", old, new, may_fail=True)[0] == 0
+
+    def unlock(self) -> None:
+        """Take away the locks of a git that was killed."""
+        for name in ("index.lock", "HEAD.lock", "ORIG_HEAD.lock", "AUTO_MERGE.lock"):
+            (self.folder / ".git" / name).unlink(missing_ok=True)
 
     def recorded(self) -> Path:
         """The folder in which rerere keeps its resolutions."""
@@ -441,7 +463,7 @@ def _quoted(path: str) -> bytes:
     return quoted(path).encode("ascii")
 
 
-def iterate(folder: Path) -> Iterator[Path]:
+def resolutions(folder: Path) -> Iterator[Path]:
     """The finished resolutions of a rerere store: folders with what was and what it became."""
     if folder.is_dir():
         for entry in sorted(folder.iterdir()):
