@@ -332,6 +332,19 @@ def test_a_function_that_went_to_another_file_is_followed(tmp_path: Path) -> Non
     assert "vllm/engine.py becomes vllm/motor.py" in moved.told
 
 
+def test_a_twin_in_another_file_is_no_new_home(tmp_path: Path) -> None:
+    """What the older release has as well under that name has not come from elsewhere."""
+    catalog = releases(
+        tmp_path,
+        {
+            "1.0.0": {"vllm/engine.py": BODY, "vllm/motor.py": BODY},
+            "1.1.0": {"vllm/engine.py": "", "vllm/motor.py": BODY + "\n\nx = 1\n"},
+        },
+    )
+    hunk = only(drift([inserted(BODY)], catalog, base="1.0.0"))
+    assert [stand.form for stand in hunk.stands] == [1, 0]
+
+
 def test_a_function_that_is_gone_is_told_with_its_last_text(tmp_path: Path) -> None:
     catalog = releases(
         tmp_path,

@@ -55,12 +55,21 @@ class Homes:
             text = Text(other, tree.read(other) or b"")
             for scope in _scopes_like(text, place.scope):
                 there = text.range_of(scope)
-                if there is None:
+                if there is None or self._was_there(old, other, scope):
                     continue
                 share = likeness(wanted, b"".join(text.lines[there[0] : there[1]]))
                 if share >= _LEAST and (best is None or share > best[0]):
                     best = (share, text, scope)
         return (best[1], best[2]) if best else None
+
+    def _was_there(self, old: ReleaseTree, path: str, scope: str | None) -> bool:
+        """Whether the other release has that too, so that it is a twin and no new home."""
+        if path not in old.listing():
+            return False
+        if scope is None or scope == MODULE:
+            return True
+        self._fetch([old.release], [path])
+        return Text(path, old.read(path) or b"").range_of(scope) is not None
 
 
 def _scopes_like(text: Text, scope: str | None) -> list[str | None]:
