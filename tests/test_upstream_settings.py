@@ -103,26 +103,49 @@ def test_the_section_of_install_wins_over_global_in_whatever_file(home: Path) ->
     assert found.timeout == 7
 
 
-def test_a_file_over_another_is_what_pip_says_too(home: Path) -> None:
+@pytest.mark.parametrize(
+    "env",
+    [
+        {},
+        {"PIP_INDEX_URL": "http://env.example"},
+        {"PIP_EXTRA_INDEX_URL": "http://one.example http://two.example"},
+        {"PIP_CONFIG_FILE": "later.conf"},
+        {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": "http://env.example"},
+    ],
+    ids=["files", "index", "more", "file of the environment", "no files"],
+)
+def test_a_place_over_another_is_what_pip_says_too(home: Path, env: dict[str, str]) -> None:
     (home / "machine" / "pip").mkdir(parents=True)
     (home / "machine" / "pip" / "pip.conf").write_text(
-        "[global]\nindex-url = https://machine.example\nretries = 2\nproxy = http://p.example:1\n"
+        "[global]\nindex-url = http://machine.example\nextra-index-url =\n  http://a.example\n"
+        "  http://b.example\n[install]\nno-deps = yes\n"
     )
-    pip_conf(home, "[global]\nindex_url = https://user.example\nretries = 3\n")
+    pip_conf(home, "[global]\nindex_url = http://user.example\n")
+    (home / "later.conf").write_text(
+        "[global]\nindex-url = http://later.example\n[install]\nextra-index-url = http://c.example"
+    )
+    env = {k: str(home / v) if v == "later.conf" else v for k, v in env.items()}
+    # To a proxy that is not there, so that pip asks nobody.
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--dry-run", "--retries", "0", "--proxy",
+         "http://127.0.0.1:9", "--disable-pip-version-check", "no-such-thing"],
+        env=sealed(home, **env), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    (told,) = [line for line in done.stdout.splitlines() if line.startswith("Looking in indexes")]
+    assert told.partition(": ")[2].split(", ") == list(settings(home, None, **env).indexes)
+
+
+def test_later_files_win(home: Path) -> None:
+    (home / "machine" / "pip").mkdir(parents=True)
+    (home / "machine" / "pip" / "pip.conf").write_text(
+        "[global]\nretries = 2\nproxy = http://p.example:1\n"
+    )
+    pip_conf(home, "[global]\nretries = 3\n")
+    assert settings(home).retries == 3
+    # That of the virtual environment.
     (home / "pip.conf").write_text("[global]\nretries = 4\n")
     found = settings(home)
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"],
-        env={**sealed(home), "PIP_CONFIG_FILE": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    told = dict(line.split("=", 1) for line in done.stdout.splitlines())
-    assert told["global.index-url"] == repr(found.indexes[0])
-    assert told["global.proxy"] == repr(found.proxy)
-    # The file of the virtual environment, which `sealed` moves for us and not for pip.
-    assert (told["global.retries"], found.retries) == ("'3'", 4)
+    assert (found.retries, found.proxy) == (4, "http://p.example:1")
 
 
 def test_no_file_is_read_where_pip_reads_none(home: Path) -> None:
