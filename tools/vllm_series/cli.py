@@ -29,6 +29,7 @@ COMMANDS = {
     "check": "Where each patch stands on each release, with nothing installed.",
     "drift": "When a patch stopped fitting, and what upstream did there.",
     "rebase": "Carry a series over to another release.",
+    "new": "Make a patch of what was edited: an installation, a folder, commits.",
     "lint": "Check series folders: complete, in their one form, true.",
     "doctor": "Look for what may go wrong in an environment.",
     "cache": "What is kept of upstream: where, how much, and how to be rid of it.",

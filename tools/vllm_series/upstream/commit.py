@@ -122,6 +122,26 @@ class Repository:
                 found[path] = (int(mode, 8), blob)
         return found
 
+    def changed(self, old: str, new: str) -> list[str]:
+        """Every path that differs between two commits, in the whole repository."""
+        listed = self._asked(
+            "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--end-of-options", old, new
+        )
+        return listed.split("\0")[:-1]
+
+    def parents(self, commit: str) -> list[str]:
+        """The full ids of a commit's parents."""
+        return self._asked("show", "-s", "--format=%P", "--end-of-options", commit).split()
+
+    def written(self, commit: str) -> tuple[str, str, str]:
+        """Who wrote a commit (`Name <mail>`), when (as a mail has it), and its whole message."""
+        told = self._asked(
+            "show", "-s", "--encoding=UTF-8", "--format=%an <%ae>%x00%aD%x00%B",
+            "--end-of-options", commit,
+        )  # fmt: skip
+        author, date, message = told.split("\0", 2)
+        return author, date, message.rstrip("\n")
+
     def blob(self, name: str) -> bytes:
         """The bytes of a blob by its id.
 

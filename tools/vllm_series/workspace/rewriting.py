@@ -56,10 +56,17 @@ def held(folder: Path, waiting: Callable[[str], None]) -> Iterator[Held]:
 
     Raises RefusedError for a folder with links in it, since what they lead to is not the folder's.
     """
-    from vllm_series.workspace.state import Home
+    from vllm_series.workspace.state import WRITING, Home
 
     folder = folder.resolve()
-    with Home(folder.parent).locked(waiting):
+    home = Home(folder.parent)
+    with home.locked(waiting):
+        batch = home.load()
+        if batch and batch.now and batch.now.phase == WRITING:
+            raise RefusedError(
+                f"a rebase was cut off while it wrote into {folder.parent}. "
+                "Let it end first: vllm-series rebase --continue."
+            )
         yield Held(folder, _files(folder))
 
 
@@ -96,7 +103,7 @@ def patch_name(name: str) -> str:
 
 def refuse_taken(held: Held, name: str) -> None:
     """Raises SeriesError where the folder has a patch of that name already."""
-    if name in names(held.folder):
+    if SERIES_FILE in held.files and name in names(held.folder):
         raise SeriesError(
             f"{held.folder / SERIES_FILE} lists {name} already. Take another name, or "
             f"vllm-series refresh {name}."
@@ -114,8 +121,8 @@ def listed(held: Held, name: str, after: str | None = None) -> tuple[bytes, int]
 
     Raises SeriesError where `after` is not in the series.
     """
-    known = names(held.folder)
-    text = held.files[SERIES_FILE]
+    known = names(held.folder) if SERIES_FILE in held.files else []
+    text = held.files.get(SERIES_FILE, b"")
     line = name.encode() + b"\n"
     if after is None:
         gap = b"" if not text or text.endswith(b"\n") else b"\n"
