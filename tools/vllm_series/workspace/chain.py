@@ -117,9 +117,9 @@ def build(
     commits: list[Commit] = []
     stock = {path: file for path in paths if (file := _file(base, path))}
     label = f"vllm {base.release}"
-    commits.append(_stock(stock, None, label))
+    commits.append(stock_of(stock, None, label))
     there = {path: file for path in paths if (file := _file(target, path))}
-    commits.append(_stock(there, 0, f"vllm {target.release}"))
+    commits.append(stock_of(there, 0, f"vllm {target.release}"))
     overlay = Overlay(base.read, base.mode)
     files = dict(stock)
     last = 0
@@ -130,17 +130,17 @@ def build(
         if answer is not None and answer.verdict is Verdict.UPSTREAMED and not is_lost(answer):
             _take(files, plan)
             # Later patches were made on top of it, and upstream is on top of it too.
-            commits.append(_commit(files, last, plan.patch))
+            commits.append(commit_of(files, last, plan.patch))
             last = len(commits) - 1
             overlay.take(plan.step)
             continue
         first = last
         part = _upstream_part(plan, answer, overlay)
         if part:
-            commits.append(_commit({**files, **part}, last, plan.patch))
+            commits.append(commit_of({**files, **part}, last, plan.patch))
             first = len(commits) - 1
         _take(files, plan)
-        commits.append(_commit(files, first, plan.patch))
+        commits.append(commit_of(files, first, plan.patch))
         last = len(commits) - 1
         pairs[plan.patch.name] = (first, last)
         overlay.take(plan.step)
@@ -201,13 +201,15 @@ def _upstream_part(
     return found
 
 
-def _stock(files: Mapping[str, tuple[bytes, str]], parent: int | None, label: str) -> Commit:
+def stock_of(files: Mapping[str, tuple[bytes, str]], parent: int | None, label: str) -> Commit:
+    """The commit of a release: its stock files."""
     message = f"{label}\n\nThe stock files of the release that the series touches.\n"
     author = b"vllm-series <vllm-series@localhost>"
     return Commit(dict(files), parent, message.encode(), author, "0 +0000")
 
 
-def _commit(files: Mapping[str, tuple[bytes, str]], parent: int, patch: Patch) -> Commit:
+def commit_of(files: Mapping[str, tuple[bytes, str]], parent: int, patch: Patch) -> Commit:
+    """The commit of a patch: the files with it, its message, author and date."""
     headers = {key.lower(): readable(value) for key, value in patch.headers}
     name, mail = parseaddr(headers.get("from", ""))
     return Commit(

@@ -435,6 +435,10 @@ class Scratch:
         """Put the files of a commit into the folder and the index; what is checked out stays."""
         self._ask("read-tree", "-u", "--reset", commit)
 
+    def index(self, commit: str) -> None:
+        """Let the index be the files of a commit; those in the folder stay as they are."""
+        self._ask("read-tree", "--reset", commit)
+
     def is_ancestor(self, old: str, new: str) -> bool:
         """Whether `new` is on top of `old`, or is it."""
         return self._ask("merge-base", "--is-ancestor", old, new, may_fail=True)[0] == 0
