@@ -222,8 +222,8 @@ def bands(drawn: Sequence[Sample]) -> None:
 def fitted(drawn: Sequence[Sample]) -> None:
     """Search the constants on `drawn` and print the best."""
     trials = product(
-        (4.0, 8.0, 16.0),
-        (0.06, 0.07, 0.08),
+        (8.0, 16.0, 32.0),
+        (0.07, 0.1, 0.13),
         product((4.0, 8.0, 16.0), (32.0, 64.0, 128.0), (32.0, 64.0, 128.0)),
     )
     rated = sorted(

@@ -23,10 +23,11 @@ from vllm_series.following import Place, Text
 from vllm_series.scope import MODULE
 from vllm_series.upstream.catalog import Release
 
-HALF_LIFE = 8.0
+HALF_LIFE = 16.0
 """After how many steps of its kind one weighs half."""
-OVERALL = {True: 0.07, False: 0.005}
-"""The share of stretches that a step breaks in all files, for a minor line and a patch release."""
+OVERALL = {True: 0.1, False: 0.005}
+"""The share of stretches that a step breaks where nothing else is known, for a minor line and a
+patch release."""
 FILE_PRIOR, SCOPE_PRIOR, PLACE_PRIOR = 8.0, 64.0, 64.0
 """How many steps the more general rate counts for. The last two are large because they are that
 little worth: what happened to a file says more of a place in it than what happened there before."""
