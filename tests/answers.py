@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_series.answers import (
+from vllm_series.checking.answers import (
     FileAnswer,
     HunkAnswer,
     Overlap,

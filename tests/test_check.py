@@ -11,8 +11,8 @@ import pytest
 
 from commandline import SERIES
 from diffs import git_diff
-from vllm_series.answers import PatchAnswer, ReleaseAnswer
-from vllm_series.check import Job, check, jobs
+from vllm_series.checking.answers import PatchAnswer, ReleaseAnswer
+from vllm_series.checking.check import Job, check, jobs
 from vllm_series.errors import EnvironmentRefusedError, UsageError, VllmSeriesError
 from vllm_series.scope import Scopes
 from vllm_series.series import Entry

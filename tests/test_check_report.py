@@ -19,7 +19,7 @@ from wcwidth import wcswidth
 
 from answers import CANDIDATE, RELEASES, every_kind, patch, release
 from commandline import SERIES
-from vllm_series.answers import Overlap, ReleaseAnswer
+from vllm_series.checking.answers import Overlap, ReleaseAnswer
 from vllm_series.reports.as_json import rendered
 from vllm_series.reports.details import details, passages
 from vllm_series.reports.findings import findings, steps

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from vllm_series.checking.jobs import Job, jobs
 from vllm_series.errors import SeriesError, UsageError
-from vllm_series.jobs import Job, jobs
 from vllm_series.series import Entry
 from vllm_series.upstream.catalog import Release
 

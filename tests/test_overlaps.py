@@ -7,7 +7,7 @@ import random
 import pytest
 
 from diffs import git_apply, git_diff
-from vllm_series.overlaps import Written, meetings, overlaps
+from vllm_series.checking.overlaps import Written, meetings, overlaps
 from vllm_series.parse import parse
 
 PATH = "vllm/a.py"

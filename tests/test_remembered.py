@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vllm_series.answers import FileAnswer, HunkAnswer, Overlap, PatchAnswer, Rename
-from vllm_series.remembered import Answers, digest, packed, unpacked
+from vllm_series.checking.answers import FileAnswer, HunkAnswer, Overlap, PatchAnswer, Rename
+from vllm_series.checking.remembered import Answers, digest, packed, unpacked
 from vllm_series.upstream.store import Store
 from vllm_series.verdicts import Verdict
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vllm_series.renames import READ, kept, likely, renames
+from vllm_series.checking.renames import READ, kept, likely, renames
 
 
 def listing(**digests: str) -> dict[str, str]:

@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 
 from diffs import git_diff
+from vllm_series.checking.upstreamed import Merged, Standing, merged, standing, whole_standing
 from vllm_series.parse import parse
 from vllm_series.patch import Hunk
-from vllm_series.upstreamed import Merged, Standing, merged, standing, whole_standing
 
 PATH = "vllm/a.py"
 OLD = """\

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from vllm_series.checking.renames import likely
 from vllm_series.errors import VllmSeriesError
 from vllm_series.following import Place, Text, likeness
-from vllm_series.renames import likely
 from vllm_series.scope import MODULE
 from vllm_series.trees import ReleaseTree
 

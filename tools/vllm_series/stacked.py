@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vllm_series.checking.subject import Subject
 from vllm_series.errors import UsageError
 from vllm_series.following import Place, Spot, Text
 from vllm_series.parse import parse
@@ -19,7 +20,6 @@ from vllm_series.plan import make_plan
 from vllm_series.scope import Scopes
 from vllm_series.search import bound_scope, change_scope
 from vllm_series.series import Entry
-from vllm_series.subject import Subject
 from vllm_series.threeway import edits_of
 from vllm_series.trees import PACKAGE, ReleaseTree
 from vllm_series.verdicts import Verdict

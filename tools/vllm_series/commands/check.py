@@ -23,8 +23,8 @@ from vllm_series.errors import EnvironmentRefusedError, RefusedError, SeriesErro
 from vllm_series.series import Entry, series_folder
 
 if TYPE_CHECKING:
-    from vllm_series.answers import ReleaseAnswer
-    from vllm_series.jobs import Job
+    from vllm_series.checking.answers import ReleaseAnswer
+    from vllm_series.checking.jobs import Job
     from vllm_series.upstream.open import UpstreamOptions
 
 _STDOUT = "-"
@@ -167,7 +167,7 @@ def _judged(
     spec: str | None,
     progress: Progress,
 ) -> tuple[Sequence[Job], list[ReleaseAnswer]]:
-    from vllm_series.check import check, jobs
+    from vllm_series.checking.check import check, jobs
     from vllm_series.upstream.open import open_catalog, told
     from vllm_series.upstream.ranges import select
     from vllm_series.upstream.store import Store, open_store

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from vllm_series.answers import FileAnswer, HunkAnswer, PatchAnswer, ReleaseAnswer
+from vllm_series.checking.answers import FileAnswer, HunkAnswer, PatchAnswer, ReleaseAnswer
 from vllm_series.report import as_json
 from vllm_series.reports.marks import mark
 

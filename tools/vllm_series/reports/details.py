@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from vllm_series.answers import FileAnswer, HunkAnswer, PatchAnswer, ReleaseAnswer
+from vllm_series.checking.answers import FileAnswer, HunkAnswer, PatchAnswer, ReleaseAnswer
 from vllm_series.report import counted, diff
 from vllm_series.report import table as aligned
 from vllm_series.report import verdict as coloured

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from vllm_series.answers import PatchAnswer, ReleaseAnswer
+from vllm_series.checking.answers import PatchAnswer, ReleaseAnswer
 from vllm_series.report import counted
 from vllm_series.reports.marks import UNJUDGED, Mark, mark
 from vllm_series.reports.printable import printable

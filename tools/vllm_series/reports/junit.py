@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from vllm_series.answers import ReleaseAnswer
+from vllm_series.checking.answers import ReleaseAnswer
 from vllm_series.reports.details import passages
 from vllm_series.reports.marks import mark
 from vllm_series.reports.reasons import problem

@@ -9,7 +9,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from vllm_series.answers import ReleaseAnswer
+from vllm_series.checking.answers import ReleaseAnswer
 from vllm_series.reports.details import passages
 from vllm_series.reports.findings import Finding, findings, steps
 from vllm_series.reports.marks import ABSENT, UNJUDGED, Mark

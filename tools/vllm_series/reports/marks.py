@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vllm_series.answers import PatchAnswer
+from vllm_series.checking.answers import PatchAnswer
 from vllm_series.verdicts import Verdict
 
 

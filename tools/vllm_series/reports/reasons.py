@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vllm_series.answers import HunkAnswer, PatchAnswer
+from vllm_series.checking.answers import HunkAnswer, PatchAnswer
 from vllm_series.report import counted
 from vllm_series.reports.marks import OF_VERDICT, REVIEW, mark
 from vllm_series.reports.printable import printable

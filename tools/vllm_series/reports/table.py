@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from vllm_series.answers import ReleaseAnswer
+from vllm_series.checking.answers import ReleaseAnswer
 from vllm_series.report import counted
 from vllm_series.reports.findings import Finding, findings, steps
 from vllm_series.reports.grid import blocks

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from vllm_series.answers import PatchAnswer
-from vllm_series.check import Store, check
+from vllm_series.checking.answers import PatchAnswer
+from vllm_series.checking.check import Store, check
+from vllm_series.checking.jobs import Job
 from vllm_series.compilecheck import check_compiles
 from vllm_series.contracts import broken
 from vllm_series.errors import RefusedError, UsageError
-from vllm_series.jobs import Job
 from vllm_series.parse import parse
 from vllm_series.patch import Hunk as PatchHunk
 from vllm_series.patch import Patch

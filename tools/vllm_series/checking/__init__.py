@@ -1,0 +1,1 @@
+"""Where each hunk of a series stands on each release: the engine behind `check`."""
