@@ -30,6 +30,8 @@ COMMANDS = {
     "drift": "When a patch stopped fitting, and what upstream did there.",
     "rebase": "Carry a series over to another release.",
     "new": "Make a patch of what was edited: an installation, a folder, commits.",
+    "edit": "Open a patch for editing, in a folder with its files.",
+    "refresh": "Take edits back into a patch, or write patches anew in their one form.",
     "lint": "Check series folders: complete, in their one form, true.",
     "doctor": "Look for what may go wrong in an environment.",
     "cache": "What is kept of upstream: where, how much, and how to be rid of it.",

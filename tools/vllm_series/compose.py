@@ -64,6 +64,14 @@ def compose(
     The message is cleaned as git cleans one (git-stripspace(1)). Raises RefusedError where nothing
     is changed, and where a text cannot be carried by a patch; it says which.
     """
+    return refreshed(blank(meta), before, after, base, diff=diff, modes=modes)
+
+
+def blank(meta: PatchMeta) -> Patch:
+    """A patch that says what it is to say and changes nothing yet; `refreshed` gives it its text.
+
+    Raises RefusedError as `compose` does.
+    """
     subject = " ".join(meta.subject.split())
     message = _cleaned(meta.message)
     _refuse_message(meta.name, subject, message, meta.trailers)
@@ -74,8 +82,7 @@ def compose(
     ]
     if not (message + "".join(value for _, value in meta.trailers)).isascii():
         headers += _MIME
-    bare = Patch(meta.name, b"", tuple(headers), message, meta.trailers, ())
-    return refreshed(bare, before, after, base, diff=diff, modes=modes)
+    return Patch(meta.name, b"", tuple(headers), message, meta.trailers, ())
 
 
 def refreshed(
@@ -109,6 +116,18 @@ def refreshed(
     files = tuple(_headed(change, before, after) for change in changes)
     text = written(replace(patch, trailers=trailers, files=files))
     return parse(text, patch.name)
+
+
+def retold(patch: Patch, meta: PatchMeta) -> Patch:
+    """The patch with another subject, why-text and trailers; author and date stay. `text` is that
+    of before until it is `refreshed`. Raises RefusedError as `compose` does."""
+    subject, message = " ".join(meta.subject.split()), _cleaned(meta.message)
+    _refuse_message(patch.name, subject, message, meta.trailers)
+    headers = tuple(
+        (key, f"[PATCH] {_word(subject)}" if key.lower() == "subject" else value)
+        for key, value in patch.headers
+    )
+    return replace(patch, headers=headers, message=message, trailers=meta.trailers)
 
 
 def with_trailer(

@@ -7,7 +7,7 @@ cannot do without one of the others, it says so (`Needs:`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,7 @@ def inserted(
     texts = {each.name: each.text for each in made.patches}
     placed = made.patches[at]
     if not patch.trailer("Needs"):
-        texts[patch.name] = _with_needs(placed, made.patches[:at], tree, release).text
+        texts[patch.name] = with_needs(placed, made.patches[:at], tree, release).text
     files = {**held.files, **texts, SERIES_FILE: listing}
     refuse_problems(held, files, [patch.name], tree, release)
     return files, made.notes
@@ -80,10 +80,25 @@ def fetch(catalog: Catalog, release: str, patches: Sequence[Patch], say: Say) ->
 
 
 def refuse_problems(
-    held: Held, files: dict[str, bytes], made: Sequence[str], tree: ReleaseTree, release: str
+    held: Held, files: Mapping[str, bytes], made: Sequence[str], tree: ReleaseTree, release: str
 ) -> None:
     """Raises RefusedError where `lint` would complain of one of the patches that were made, on the
-    stock files of their release."""
+    stock files of their release, and would not of what the folder holds now."""
+    problems = lint_problems(held, files, made, tree, release)
+    known = set(lint_problems(held, held.files, made, tree, release)) if problems else set()
+    fresh = [problem for problem in problems if problem not in known]
+    if fresh:
+        raise RefusedError(
+            "the patch would not be one of a series:\n"
+            + "\n".join(f"  {problem}" for problem in fresh)
+            + "\nNothing was written."
+        )
+
+
+def lint_problems(
+    held: Held, files: Mapping[str, bytes], made: Sequence[str], tree: ReleaseTree, release: str
+) -> list[str]:
+    """What `lint` says of some patches of a folder with these files, each with the patch's name."""
     import tempfile
     from pathlib import Path
 
@@ -91,24 +106,18 @@ def refuse_problems(
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, held.folder.name)
+        folder.mkdir()
         for name, data in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
-        found = lint(folder, tree.read, release).problems
-        problems = [
-            f"  {each.path.relative_to(folder).as_posix()}: {each.text}"
-            for each in found
-            if each.path != folder and each.path.relative_to(folder).as_posix() in made
+        return [
+            f"{each.path.relative_to(folder).as_posix()}: {each.text}"
+            for each in lint(folder, tree.read, release).problems
+            if each.path.relative_to(folder).as_posix() in made
         ]
-    if problems:
-        raise RefusedError(
-            "the patch would not be one of a series:\n"
-            + "\n".join(problems)
-            + "\nNothing was written."
-        )
 
 
-def _with_needs(patch: Patch, before: Sequence[Patch], tree: ReleaseTree, release: str) -> Patch:
+def with_needs(patch: Patch, before: Sequence[Patch], tree: ReleaseTree, release: str) -> Patch:
     """The patch with `Needs:` for each of those in front without which it does not fit."""
     if not before or _fits(patch, (), tree, release):
         return patch

@@ -151,9 +151,37 @@ def chosen_folder(series_dir: Path | None, name: str | None, version: str | None
     return folder_for(base, version)
 
 
+def folder_to_fill(series_dir: Path | None, name: str | None, release: str) -> Path:
+    """The series that a new patch made on `release` goes into; one that is not there yet is made
+    with its first patch."""
+    try:
+        return chosen_folder(series_dir, name, release)
+    except SeriesError:
+        serves = (name or line_of(release)).removeprefix("vllm-")
+        if serves not in (release, line_of(release)):
+            raise
+        return series_folder(series_dir) / f"vllm-{serves}"
+
+
 def chosen_series(series_dir: Path | None, name: str | None, version: str | None) -> Series:
     """The same, read. Raises SeriesError as `load` does."""
     return load(chosen_folder(series_dir, name, version))
+
+
+def find(series_dir: Path | None, series_name: str | None, name: str) -> tuple[Series, int]:
+    """The series that has a patch, by its name with or without its ending, and the patch's index;
+    the newest such series unless one is named. Raises SeriesError where none has it."""
+    if series_name is not None:
+        chosen = [chosen_folder(series_dir, series_name, None)]
+    else:
+        chosen = every_folder(series_dir)[::-1]
+    for folder in chosen:
+        series = load(folder)
+        for at, entry in enumerate(series.entries):
+            if name in (entry.name, entry.name.rsplit(".", 1)[0]):
+                return series, at
+    listed = ", ".join(folder.name for folder in chosen)
+    raise SeriesError(f"no patch {name} in {listed}. See vllm-series list.")
 
 
 def load(folder: Path) -> Series:

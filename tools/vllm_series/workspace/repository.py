@@ -326,6 +326,11 @@ class Scratch:
         _, out, _ = self._ask("rev-list", "--reverse", "--first-parent", f"{base}..{tip}")
         return out.decode("ascii").split()
 
+    def parent(self, commit: str) -> str:
+        """The commit in front of one."""
+        _, out, _ = self._ask("rev-parse", "--verify", f"{commit}^")
+        return out.decode("ascii").strip()
+
     def message(self, commit: str) -> bytes:
         """The message as it is."""
         _, out, _ = self._ask("cat-file", "commit", commit)
