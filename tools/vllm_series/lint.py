@@ -56,6 +56,10 @@ _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}$")
 _BASE = re.compile(r"^vllm \d+\.\d+\.\d+\S*$")
 _ACTIVATE = re.compile(r"^[A-Za-z_]\w*=\S*$")
 _SCOPE = re.compile(r"^[^\W\d]\w*(#\d+)?(\.[^\W\d]\w*(#\d+)?)*$")
+_FORM = re.compile(
+    r"(\S+: )?(section heading|index id|no index line|written again|offset on its base"
+    r"|drifted on its base)"
+)
 _FULL_ID = re.compile(r"^[0-9a-f]{40}$")
 
 
@@ -66,6 +70,11 @@ class Problem:
     path: Path
     line: int
     text: str
+
+    @property
+    def is_form(self) -> bool:
+        """Whether `refresh` writes it as it must be: ids, places, headings, the one form."""
+        return bool(_FORM.match(self.text))
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.text}" if self.line else f"{self.path}: {self.text}"

@@ -86,6 +86,12 @@ def command(
     else:
         for problem in problems:
             click.echo(str(problem))
+        if any(problem.is_form for problem in problems):
+            click.echo(
+                "vllm-series: vllm-series refresh PATCH writes ids, line numbers, scopes and form "
+                "as they must be.",
+                err=True,
+            )
         if not quiet:
             click.echo(
                 table(

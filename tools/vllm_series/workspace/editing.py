@@ -133,7 +133,8 @@ def open_patch(
     its base.
     """
     if load(workdir) is None and workdir.is_dir() and any(workdir.iterdir()):
-        if not (workdir / ".git" / "vllm-series").is_file():
+        own = workdir / ".git"
+        if not (own / "vllm-series").is_file() or (own / "state.json").exists():
             raise UsageError(f"{workdir} is not empty. Name another folder with --workdir.")
         shutil.rmtree(workdir)  # cut off while it was made
     patches = _up_to(held, name)
