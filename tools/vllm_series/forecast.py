@@ -18,9 +18,9 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from vllm_series.align import Alignment, align
-from vllm_series.drift import HunkDrift
 from vllm_series.following import Place, Text
 from vllm_series.scope import MODULE
+from vllm_series.stands import HunkDrift
 from vllm_series.upstream.catalog import Release
 
 HALF_LIFE = 16.0
