@@ -58,7 +58,7 @@ _ACTIVATE = re.compile(r"^[A-Za-z_]\w*=\S*$")
 _SCOPE = re.compile(r"^[^\W\d]\w*(#\d+)?(\.[^\W\d]\w*(#\d+)?)*$")
 _FORM = re.compile(
     r"(\S+: )?(section heading|index id|no index line|written again|offset on its base"
-    r"|drifted on its base)"
+    r"|drifted on its base|moved on its base)"
 )
 _FULL_ID = re.compile(r"^[0-9a-f]{40}$")
 
@@ -287,7 +287,8 @@ def _judged(judged: PatchPlan) -> Iterator[tuple[int, str]]:
     for file in judged.files:
         if file.reason:
             yield file.change.lineno, f"{file.path}: {file.verdict.value}: {file.reason}."
-        elif not file.pristine:
+        elif not file.pristine and (file.change.hunks or file.change.old_id):
+            # Without hunks git writes no id: a mode or a name alone has changed.
             yield (
                 file.change.lineno,
                 f"{file.path}: index id {(file.change.old_id or '?')[:12]} is not that of the base."

@@ -120,6 +120,7 @@ def renewed(
     for patch in patches:
         if patch.name in made:
             step = made[patch.name](patch, new)
+            lost += _broken(patch, step)
             found.append(on_top(patch, new, step, last_update=last_update))
             if patch.name != inserted:
                 old.take(patch.name, old.plan(patch).step or step)
@@ -144,6 +145,7 @@ def renewed(
                 lost.append(f"  {patch.name}: {plan.verdict.value}: {why(plan)}")
                 new.names.append(patch.name)  # so that what needs it is not told for that alone
             else:
+                lost += _broken(patch, plan.step)
                 found.append(on_top(patch, new, plan.step))
                 new.take(patch.name, plan.step)
                 if not plan.verdict.fits:
@@ -151,9 +153,9 @@ def renewed(
         old.take(patch.name, was.step)
     if lost:
         raise RefusedError(
-            "patches behind it would find no place any more:\n" + "\n".join(lost) + "\n"
-            "Nothing was written. Leave the lines that they stand on, or take them out of the "
-            "series first."
+            "the series would not hold any more:\n" + "\n".join(lost) + "\n"
+            "Nothing was written. Leave the lines that these patches stand on, or take them out of "
+            "the series first."
         )
     return Renewed(tuple(found), tuple(notes))
 
@@ -187,6 +189,11 @@ def settled(patch: Patch, layers: Layers) -> PatchStep:
         f"{patch.name} does not fit vllm {layers.base} with the patches in front of it: "
         f"{why(plan)}. Correct its lines, or open it with vllm-series edit after taking them out."
     )
+
+
+def _broken(patch: Patch, step: PatchStep) -> list[str]:
+    errors = unparsable((file.path, file.before, file.after) for file in step.files)
+    return [f"  {patch.name}: {error}" for error in errors]
 
 
 def unparsable(files: Iterable[tuple[str, bytes | None, bytes | None]]) -> list[str]:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from vllm_series.errors import RefusedError, UsageError
 from vllm_series.parse import parse
 from vllm_series.patch import Patch
-from vllm_series.reanchor import Layers, renewed, settled, unparsable
+from vllm_series.reanchor import Layers, renewed, settled
 from vllm_series.series import SERIES_FILE, names
 from vllm_series.steps import FileStep, PatchStep
 from vllm_series.trees import PACKAGE, ReleaseTree
@@ -378,9 +378,6 @@ def _step(
         raise RefusedError(
             f"nothing would be left of {name}. Take it out of the series if that is meant."
         )
-    errors = unparsable((file.path, file.before, file.after) for file in files)
-    if errors:
-        raise RefusedError("; ".join(errors) + ". Correct it first; nothing was written.")
     return PatchStep(name, b"", tuple(files))
 
 
