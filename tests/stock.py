@@ -20,10 +20,13 @@ from pathlib import Path
 
 import platformdirs
 
-RELEASES: tuple[str, ...] = tuple(
-    json.loads((Path(__file__).parent / "releases.json").read_text())["releases"]
-)
+_LISTED = json.loads((Path(__file__).parent / "releases.json").read_text())
+
+COVERED: tuple[str, ...] = tuple(_LISTED["releases"])
 """Every release that a series of this project covers, oldest first."""
+
+RELEASES: tuple[str, ...] = tuple(_LISTED["whole"])
+"""Those whose whole wheels the tests install, oldest first; a wheel is 400 MB, so not all."""
 
 _ATTEMPTS = 3
 

@@ -7,9 +7,11 @@ fakes; what the tests count on (tokens, drafts, placeholders) is done by the lif
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
 import enum
+import functools
 import time
 from collections import defaultdict, deque
 from functools import cached_property
@@ -25,6 +27,19 @@ if TYPE_CHECKING:
 SCHED = "vllm/v1/core/sched"
 DEPTH = 7
 """Tokens that the fake drafter proposes, always."""
+
+
+METHODS = (
+    "schedule",
+    "_preempt_request",
+    "_update_after_schedule",
+    "_update_request_with_output",
+    "update_draft_token_ids",
+    "update_draft_token_ids_in_output",
+    "update_from_output",
+    "reset_prefix_cache",
+)
+"""What is lifted of the scheduler, as far as the release has it."""
 
 
 class Quiet(int):
@@ -77,6 +92,13 @@ class Grammar:
         return False
 
 
+class Tokens(list[int]):
+    """The sampled tokens of a request: a list, and up to 0.11.2 what numpy has made of one."""
+
+    def tolist(self) -> list[int]:
+        return list(self)
+
+
 class StructuredOutput:
     """The manager as releases up to 0.29 (`should_advance`) and from 0.30 on ask it."""
 
@@ -114,7 +136,11 @@ class FakeRequest:
         self.spec_token_ids: list[int] = []
         self.max_tokens = 100_000
         self.num_output_placeholders = 0
+        self.num_cached_tokens = self.num_prompt_tokens
+        self.num_external_computed_tokens = 0
         self.num_in_flight_tokens = 0
+        self.discard_latest_async_tokens = False
+        self.async_tokens_to_discard = 0
         self.num_stale_output_tokens = 0
         self.drop_stale_output = False
         self.next_decode_eligible_step = 0
@@ -141,6 +167,9 @@ class FakeRequest:
     def is_finished(self) -> bool:
         return False
 
+    def get_finished_reason(self) -> None:
+        return None
+
     def append_output_token_ids(self, token: int) -> None:
         self._output_token_ids.append(token)
         self._all_token_ids.append(token)
@@ -155,6 +184,8 @@ class FakeRequest:
 class FakeScheduler:
     """The state of a scheduler; what is not named here is quiet."""
 
+    asynchronous = False
+
     def __init__(self, num_sampled: int = 1) -> None:
         self.num_spec_tokens = DEPTH
         self.num_sampled_tokens_per_step = num_sampled
@@ -166,7 +197,9 @@ class FakeScheduler:
         self.max_model_len = 100_000
         self.current_step = 0
         self.scheduler_config = SimpleNamespace(
-            max_num_batched_tokens=8192, long_prefill_token_threshold=0, async_scheduling=True
+            max_num_batched_tokens=8192,
+            long_prefill_token_threshold=0,
+            async_scheduling=self.asynchronous,
         )
         self.parallel_config = SimpleNamespace(pipeline_parallel_size=1)
         self.kv_cache_manager = KVCacheManager()
@@ -177,8 +210,8 @@ class FakeScheduler:
         self.prev_step_scheduled_req_ids: set[str] = set()
         self.finished_req_ids_dict: dict[int, set[str]] = {}
         self._inflight_prefills: set[Any] = set()
-        self.verified: list[tuple[str, int, int]] = []
-        """Request, draft tokens and accepted tokens of each verified step."""
+        self.verified: list[tuple[int, int]] = []
+        """Draft tokens and accepted tokens of each verified step."""
 
     def __getattr__(self, name: str) -> Quiet:
         if name.startswith("__"):
@@ -189,9 +222,10 @@ class FakeScheduler:
         return len(self.running), 0
 
     def make_spec_decoding_stats(self, stats: object, **counts: Any) -> None:
-        self.verified.append(
-            (counts["request_id"], counts["num_draft_tokens"], counts["num_accepted_tokens"])
-        )
+        self.verified.append((counts["num_draft_tokens"], counts["num_accepted_tokens"]))
+
+    def get_grammar_bitmask(self, *args: object) -> tuple[dict[str, int], None]:
+        return {}, None
 
     def make_stats(self, *args: object, **kwargs: object) -> None:
         return None
@@ -200,8 +234,17 @@ class FakeScheduler:
         return new
 
 
+class FakeAsyncScheduler(FakeScheduler):
+    """What the asynchronous scheduler stands on."""
+
+    asynchronous = True
+
+
 class KVCacheManager(Quiet):
     """Room for everything."""
+
+    def reset_prefix_cache(self) -> bool:
+        return True
 
     def take_kv_cache_block_copies(self) -> tuple[list[Any], list[Any]]:
         return [], []
@@ -232,16 +275,19 @@ class Engine:
         self.planned.append(output)
         return output
 
-    def finish(self, accepts: Callable[[str, int], int]) -> None:
+    def finish(
+        self, accepts: Callable[[str, int], int], *, sampled_tokens: int | None = None
+    ) -> None:
         """Compute the oldest planned step; `accepts` is asked for each verified request and width
-        how many drafts are accepted."""
+        how many drafts are accepted. `sampled_tokens` is what a request gets in their place."""
         output = self.planned.popleft()
         request_ids = list(output.num_scheduled_tokens)
         sampled = []
         for request_id in request_ids:
             width = len(output.scheduled_spec_decode_tokens.get(request_id, ()))
             accepted = min(accepts(request_id, width), width) if width else 0
-            sampled.append([5] * (accepted + self.scheduler.num_sampled_tokens_per_step))
+            tokens = accepted + self.scheduler.num_sampled_tokens_per_step
+            sampled.append(Tokens([5] * (tokens if sampled_tokens is None else sampled_tokens)))
         self.scheduler.update_from_output(
             output,
             Absent(
@@ -301,25 +347,19 @@ def engine(
 
 def scheduler_class(tree: Path, policy: object, *, asynchronous: bool) -> type[Any]:
     """The tree's scheduler, with `policy` for the name `dynamic_width`."""
+    defined = definitions(tree, f"{SCHED}/scheduler.py", "Scheduler")
     scheduler = lift_class(
         tree,
         f"{SCHED}/scheduler.py",
         "Scheduler",
-        methods=[
-            "schedule",
-            "_update_after_schedule",
-            "_update_request_with_output",
-            "update_draft_token_ids",
-            "update_draft_token_ids_in_output",
-            "update_from_output",
-        ],
-        bases=(FakeScheduler,),
+        methods=[method for method in METHODS if method in defined],
+        bases=(FakeAsyncScheduler if asynchronous else FakeScheduler,),
         names={
             "dynamic_width": policy,
             "EngineCoreOutput": SimpleNamespace,
             "EngineCoreOutputs": SimpleNamespace,
             "PauseState": _enum(tree, f"{SCHED}/interface.py", "PauseState"),
-            "RequestStatus": _enum(tree, "vllm/v1/request.py", "RequestStatus"),
+            "RequestStatus": request_status(tree),
             "SchedulerOutput": _scheduler_output(tree),
             "StructuredOutputGrammar": Grammar,
             "SchedulingPolicy": _enum(tree, f"{SCHED}/request_queue.py", "SchedulingPolicy"),
@@ -343,7 +383,25 @@ def scheduler_class(tree: Path, policy: object, *, asynchronous: bool) -> type[A
     )
 
 
-def _enum(tree: Path, path: str, name: str) -> type[Any]:
+@functools.cache
+def request_status(tree: Path) -> Any:
+    """The tree's `RequestStatus`, one and the same for all that is lifted from the tree."""
+    return _enum(tree, "vllm/v1/request.py", "RequestStatus")
+
+
+def definitions(tree: Path, path: str, name: str) -> frozenset[str]:
+    """The methods of a class of a file."""
+    module = ast.parse((tree / path).read_bytes())
+    (found,) = (
+        node for node in module.body if isinstance(node, ast.ClassDef) and node.name == name
+    )
+    return frozenset(node.name for node in found.body if isinstance(node, ast.FunctionDef))
+
+
+def _enum(tree: Path, path: str, name: str) -> Any:
+    """An enum of a file; quiet where the release has none of the name."""
+    if f"class {name}(" not in (tree / path).read_text():
+        return QUIET
     return lift_class(tree, path, name, names={"enum": enum, "Enum": enum.Enum})
 
 
@@ -353,6 +411,7 @@ def _scheduler_output(tree: Path) -> type[Any]:
         f"{SCHED}/output.py",
         "SchedulerOutput",
         names={
+            "bc_linter_include": lambda decorated: decorated,
             "cached_property": cached_property,
             "dataclass": dataclasses.dataclass,
             "field": dataclasses.field,

@@ -13,8 +13,17 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from packaging.version import Version
 
-from hunks.fakes import DEPTH, SCHED, Engine, engine, request_class, scheduler_class
+from hunks.fakes import (
+    DEPTH,
+    SCHED,
+    Engine,
+    engine,
+    request_class,
+    request_status,
+    scheduler_class,
+)
 from vllm_series.testing import lift, load_module
 
 if TYPE_CHECKING:
@@ -25,8 +34,16 @@ if TYPE_CHECKING:
 POLICY = f"{SCHED}/dynamic_width.py"
 ON = {"RADIANCE_DYNAMIC_WIDTH": "1"}
 
+since, before = pytest.mark.since, pytest.mark.before
+DRAFTS_ASYNCHRONOUSLY = "0.11.1"
+"""Before it, vLLM refuses to start with speculative decoding and asynchronous scheduling."""
+
 both_modes = pytest.mark.parametrize(
-    "asynchronous", [False, True], ids=["synchronous", "asynchronous"]
+    "asynchronous",
+    [
+        pytest.param(False, id="synchronous"),
+        pytest.param(True, id="asynchronous", marks=since(DRAFTS_ASYNCHRONOUSLY)),
+    ],
 )
 
 
@@ -294,8 +311,8 @@ def test_fewer_rows_are_verified_for_the_same_tokens(patched: Path, asynchronous
         running = engine(patched, dynamic_width, 6, asynchronous=asynchronous)
         for _ in range(10):
             running.step(accept_one)
-        drafts = sum(drafts for _, drafts, _ in running.scheduler.verified)
-        accepted = sum(accepted for _, _, accepted in running.scheduler.verified)
+        drafts = sum(drafts for drafts, _ in running.scheduler.verified)
+        accepted = sum(accepted for _, accepted in running.scheduler.verified)
         verified[name] = (drafts, accepted)
     assert verified == (
         # Steps that verify, for six requests; the first of them, or two, at full width.
@@ -318,6 +335,7 @@ def test_off_leaves_the_tokens_alone(patched: Path, asynchronous: bool) -> None:
     assert average(request) is None
 
 
+@since("0.16.0")
 def test_the_shared_placeholders_are_never_shortened(patched: Path) -> None:
     running = engine(patched, policy(patched), 5, asynchronous=True)
     for _ in range(3):
@@ -340,19 +358,67 @@ def plan_one_with_drafts(running: Engine, request: Any) -> None:
     assert len(running.plan().scheduled_spec_decode_tokens["r0"]) == DEPTH
 
 
+def one_in_flight(tree: Path, *, asynchronous: bool) -> tuple[Engine, Any]:
+    """An engine with one planned step of one request, which verifies a full width."""
+    running = engine(tree, policy(tree), 0, asynchronous=asynchronous)
+    request = request_class(tree)("r0")
+    request.status = request_status(tree).RUNNING
+    plan_one_with_drafts(running, request)
+    return running, request
+
+
 @both_modes
-def test_a_stale_output_is_not_counted(patched: Path, asynchronous: bool) -> None:
-    for stale in (False, True):
-        running = engine(patched, policy(patched), 0, asynchronous=asynchronous)
-        request = request_class(patched)("r0")
-        plan_one_with_drafts(running, request)
-        if stale:
-            # What a preemption does to a request with a step in flight.
-            request.num_stale_output_tokens = request.num_in_flight_tokens
-            request.num_output_placeholders = request.num_computed_tokens = 0
-        running.finish(accept_one)
-        assert running.scheduler.verified == [("r0", DEPTH, 1)]
-        assert average(request) == (None if stale else 1.0)
+def test_a_step_in_flight_is_counted_when_it_returns(patched: Path, asynchronous: bool) -> None:
+    running, request = one_in_flight(patched, asynchronous=asynchronous)
+    running.finish(accept_one)
+    assert running.scheduler.verified == [(DEPTH, 1)]
+    assert average(request) == 1.0
+
+
+@both_modes
+@since("0.12.0")
+def test_preemption_makes_a_step_in_flight_stale_since_0_27(
+    patched: Path, asynchronous: bool, version: Version
+) -> None:
+    running, request = one_in_flight(patched, asynchronous=asynchronous)
+    running.scheduler.running.remove(request)
+    running.scheduler._preempt_request(request, 0.0)
+    running.finish(accept_one)
+    assert running.scheduler.verified == [(DEPTH, 1)]
+    # Up to 0.26 the release takes the output as it takes any other.
+    assert average(request) == (None if version >= Version("0.27.0") else 1.0)
+
+
+@both_modes
+@since("0.12.0")
+def test_a_reset_makes_an_asynchronous_step_in_flight_stale(
+    patched: Path, asynchronous: bool, version: Version
+) -> None:
+    running, request = one_in_flight(patched, asynchronous=asynchronous)
+    assert running.scheduler.reset_prefix_cache(reset_running_requests=True)
+    running.finish(accept_one)
+    is_stale = asynchronous or version >= Version("0.27.0")
+    assert average(request) == (None if is_stale else 1.0)
+
+
+@since("0.12.0")
+def test_a_reset_between_synchronous_steps_stops_no_count(patched: Path) -> None:
+    running = engine(patched, policy(patched), 1, asynchronous=False)
+    request = running.scheduler.running[0]
+    request.status = request_status(patched).RUNNING
+    assert running.scheduler.reset_prefix_cache(reset_running_requests=True)
+    plan_one_with_drafts(running, request)
+    running.finish(accept_one)
+    assert average(request) == 1.0
+
+
+@both_modes
+@before("0.15.1")
+def test_a_step_without_a_sampled_token_is_no_evidence(patched: Path, asynchronous: bool) -> None:
+    running, request = one_in_flight(patched, asynchronous=asynchronous)
+    running.finish(accept_one, sampled_tokens=0)
+    assert running.scheduler.verified == [(DEPTH, -1)]
+    assert average(request) is None
 
 
 @both_modes
@@ -363,11 +429,12 @@ def test_padding_of_a_first_step_is_not_counted(patched: Path, asynchronous: boo
     request._output_token_ids.pop()
     plan_one_with_drafts(running, request)
     running.finish(lambda request_id, width: 0)
-    assert running.scheduler.verified == [("r0", DEPTH, 0)]
+    assert running.scheduler.verified == [(DEPTH, 0)]
     assert average(request) is None
 
 
 @both_modes
+@since("0.24.0")
 def test_a_diffusion_canvas_is_neither_counted_nor_cut(patched: Path, asynchronous: bool) -> None:
     dynamic_width = policy(patched, MIN_BATCH="1")
     running = engine(patched, dynamic_width, 0, asynchronous=asynchronous, num_sampled=0)
@@ -386,6 +453,7 @@ def test_grammars_shorten_drafts_before_a_synchronous_cap(patched: Path) -> None
     assert running.plan().scheduled_spec_decode_tokens["r0"] == [100, 101, 102]
 
 
+@since("0.14.0")
 def test_grammars_pad_an_asynchronous_cap(patched: Path) -> None:
     scheduler = scheduler_class(patched, policy(patched, MIN_BATCH="1"), asynchronous=True)()
     running = Engine(scheduler, [request_class(patched)("r0", allowed=2)], asynchronous=True)
@@ -407,9 +475,18 @@ def test_only_synchronous_steps_reach_update_draft_token_ids(
     called: list[object] = []
     core = SimpleNamespace(
         check_for_draft_tokens=True,
+        use_spec_decode=True,
         async_scheduling=asynchronous,
         model_executor=SimpleNamespace(take_draft_token_ids=lambda: "drafts"),
         scheduler=SimpleNamespace(update_draft_token_ids=called.append),
     )
     lift(patched, "vllm/v1/engine/core.py", "EngineCore.post_step")(core, model_executed=True)
     assert called == ([] if asynchronous else ["drafts"])
+
+
+@before(DRAFTS_ASYNCHRONOUSLY)
+def test_without_asynchronous_drafts_there_is_nothing_to_cap(patched: Path) -> None:
+    running = engine(patched, policy(patched), 6, asynchronous=True)
+    widths = [running.step(accept_one) for _ in range(5)]
+    assert widths == [dict.fromkeys(running.scheduler.requests, 0)] * 5
+    assert running.scheduler.verified == []

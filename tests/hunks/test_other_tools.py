@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hunks.conftest import SERIES
-from stock import RELEASES
+from hunks.conftest import DISTINCT, folder_of, put_stock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from conftest import Stock
 
 
 def run(tree: Path, *command: str | Path, **extra: str) -> None:
@@ -89,7 +86,7 @@ def touched(patches: list[Path]) -> set[str]:
     return {row.split(b"\t")[2].decode() for row in counted.split(b"\0") if row}
 
 
-@pytest.fixture(params=RELEASES)
+@pytest.fixture(params=DISTINCT)
 def release(request: pytest.FixtureRequest) -> str:
     version: str = request.param
     return version
@@ -118,19 +115,15 @@ def test_a_tool_gives_the_bytes_that_the_patch_promises(
     release: str,
     name: str,
     tool: Callable[[Path, Path, list[Path]], None],
-    stock: Stock,
     tmp_path: Path,
     oracle: Callable[[str], str],
 ) -> None:
     if tool is not ours:
         oracle(name)
-    folder = SERIES / f"vllm-{release.rpartition('.')[0]}"
+    folder = folder_of(release)
     patches = [folder / name for name in (folder / "series").read_text().split()]
     tree = tmp_path / "tree"
-    for path in touched(patches):
-        if (stock(release) / path).is_file():
-            (tree / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(stock(release) / path, tree / path)
+    put_stock(release, tree, touched(patches))
     tool(tree, folder, patches)
     assert {path: blob_id(text) for path, text in files(tree).items()} == promised(patches)
 
