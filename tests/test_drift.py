@@ -9,12 +9,12 @@ import pytest
 from archives import INFO
 from diffs import git_diff
 from vllm_series.align import align
-from vllm_series.drift import drift
+from vllm_series.drifting.drift import drift
+from vllm_series.drifting.following import Place, Spot, Text, follow, follow_scope
+from vllm_series.drifting.scopediff import Side, scope_diff
+from vllm_series.drifting.stands import Drift, HunkDrift
 from vllm_series.errors import EnvironmentRefusedError, RefusedError, UsageError
-from vllm_series.following import Place, Spot, Text, follow, follow_scope
-from vllm_series.scopediff import Side, scope_diff
 from vllm_series.series import Entry
-from vllm_series.stands import Drift, HunkDrift
 from vllm_series.upstream.catalog import Catalog
 from vllm_series.upstream.open import UpstreamOptions, open_catalog
 from vllm_series.verdicts import Verdict

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from test_drift import BODY, inserted, only, releases
-from vllm_series.drift import drift
-from vllm_series.following import Place, Spot, Text
-from vllm_series.forecast import (
+from vllm_series.drifting.drift import drift
+from vllm_series.drifting.following import Place, Spot, Text
+from vllm_series.drifting.forecast import (
     OVERALL,
     Forecast,
     Shape,

@@ -71,8 +71,8 @@ def command(
     be read are named, and the others are answered.
     """
     from vllm_series.commands.progress import Progress
-    from vllm_series.drift import drift
-    from vllm_series.forecast import forecast
+    from vllm_series.drifting.drift import drift
+    from vllm_series.drifting.forecast import forecast
     from vllm_series.report import as_json as rendered
     from vllm_series.reports.drift import as_value, told
     from vllm_series.upstream.open import open_catalog

@@ -13,11 +13,11 @@ from typing import Any
 
 import click
 
-from vllm_series.forecast import Forecast
+from vllm_series.drifting.forecast import Forecast
+from vllm_series.drifting.scopediff import ScopeDiff
+from vllm_series.drifting.stands import Drift, HunkDrift, Stand, Transition
 from vllm_series.report import counted, diff
 from vllm_series.reports.printable import printable
-from vllm_series.scopediff import ScopeDiff
-from vllm_series.stands import Drift, HunkDrift, Stand, Transition
 from vllm_series.upstream.catalog import Release
 from vllm_series.verdicts import Verdict
 

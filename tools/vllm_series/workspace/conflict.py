@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vllm_series.drifting.following import Text
+from vllm_series.drifting.scopediff import Side, scope_diff
 from vllm_series.fileplan import Read
-from vllm_series.following import Text
 from vllm_series.patch import FileChange, Kind, Patch
 from vllm_series.place import place
 from vllm_series.rebase import Where, located
 from vllm_series.scope import MODULE
-from vllm_series.scopediff import Side, scope_diff
 from vllm_series.search import bound_scope
 from vllm_series.workspace.state import Hunk
 
