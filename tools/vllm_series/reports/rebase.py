@@ -31,7 +31,7 @@ def told(
     parts = [_finished(one, results.get(one.line.onto), verbose, dry_run) for one in batch.done]
     if batch.now is not None:
         parts.append(_under_way(batch, batch.now, verbose, dry_run))
-    if batch.now is not None and batch.queue:
+    if batch.queue:
         parts.append("to come: " + ", ".join(line.onto for line in batch.queue))
     return "\n\n".join(part for part in parts if part)
 

@@ -25,7 +25,7 @@ from vllm_series.scope import Scopes
 from vllm_series.series import SERIES_FILE, line_of, load
 from vllm_series.workspace import chain, tested, writing
 from vllm_series.workspace.rebasing import Rebasing, Tools, asked
-from vllm_series.workspace.repository import Scratch
+from vllm_series.workspace.repository import Scratch, begin_again, is_ours
 from vllm_series.workspace.state import (
     REFUSED,
     STOPPED,
@@ -126,17 +126,12 @@ class Carrying:
 
     def clear(self, folder: Path) -> None:
         """Empty the folder of the repository; one that is not ours is left alone."""
-        if folder.is_dir() and any(folder.iterdir()):
-            if not (folder / ".git" / "vllm-series").is_file():
-                raise UsageError(f"--workdir {folder} is not empty. Name an empty folder.")
-            for entry in folder.iterdir():
-                if entry.name == ".git":
-                    continue
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-            keep = {"state.json"}
-            for entry in (folder / ".git").iterdir():
-                if entry.name not in keep:
-                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        if is_ours(folder):
+            begin_again(folder, frozenset(["state.json"]))
+        elif folder.is_relative_to(self.home.folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        elif folder.is_dir() and any(folder.iterdir()):
+            raise UsageError(f"--workdir {folder} is not empty. Name an empty folder.")
 
     def run(self, answer: Callable[[Rebasing], None]) -> bool:
         """Bring the line under way to its end; False where a person is needed."""

@@ -74,6 +74,11 @@ _ATTRIBUTES = (
 """Bytes stay bytes, whatever a `.gitattributes` of the release says."""
 
 
+_MARK = "vllm-series"
+_BEGUN = "a repository of vllm-series rebase is being made here\n"
+_MADE = "made by vllm-series rebase; its files may be deleted with rebase --abort\n"
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
     """A commit to be made. `files` are all of the tree (`files` of the parent are not kept): text
@@ -160,8 +165,7 @@ class Scratch:
                 f"git {'.'.join(map(str, version))} is too old. Install git 2.35 or newer."
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        if not (self.folder / ".git" / "vllm-series").is_file():
-            shutil.rmtree(self.folder / ".git", ignore_errors=True)
+        if not is_ours(self.folder, whole=True):
             self._make(Git)
         try:
             self._repo = Repo(self.folder, expand_vars=False)
@@ -172,6 +176,9 @@ class Scratch:
         self._repo.git.update_environment(**self._sealed())
 
     def _make(self, git: Any) -> None:
+        (self.folder / ".git").mkdir(exist_ok=True)
+        # A making that is cut off must be known as ours, too.
+        (self.folder / ".git" / _MARK).write_text(_BEGUN)
         outside = git(os.fspath(self.folder))
         outside.update_environment(**self._sealed())
         outside.execute(
@@ -188,7 +195,7 @@ class Scratch:
             quoted = value.replace("\\", "\\\\").replace('"', '\\"')
             lines.append(f'[{section}]\n\t{name} = "{quoted}"\n')
         (own / "config").write_text("".join(lines))
-        (own / "vllm-series").write_text("made by vllm-series rebase; safe to delete with it\n")
+        (own / _MARK).write_text(_MADE)
 
     def _sealed(self) -> dict[str, str]:
         home = os.fspath(self.folder / ".git" / "home")
@@ -456,6 +463,35 @@ class Scratch:
     def recorded(self) -> Path:
         """The folder in which rerere keeps its resolutions."""
         return self.folder / ".git" / "rr-cache"
+
+
+def is_ours(folder: Path, *, whole: bool = False) -> bool:
+    """Whether a folder holds a repository that was made here (with `whole`, made to its end)."""
+    try:
+        mark = (folder / ".git" / _MARK).read_text()
+    except OSError:
+        return False
+    return not whole or mark == _MADE
+
+
+def begin_again(folder: Path, keep: frozenset[str]) -> None:
+    """Empty the folder of a repository of ours, but for some files of its `.git`; the next opening
+    makes it anew, also where this is cut off."""
+    own = folder / ".git"
+    (own / _MARK).write_text(_BEGUN)
+    for entry in folder.iterdir():
+        if entry != own:
+            _gone(entry)
+    for entry in own.iterdir():
+        if entry.name not in keep | {_MARK}:
+            _gone(entry)
+
+
+def _gone(entry: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
+    else:
+        entry.unlink()
 
 
 def _text(raw: bytes | str) -> str:

@@ -1,0 +1,443 @@
+"""`vllm-series rebase`: what is carried, left out, opened for a person, and written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from commandline import SERIES, everything, run
+from rebased import Project, project
+
+MODEL = "vllm/model.py"
+OLD = '''"""A model."""
+
+import os
+
+
+def load(path):
+    handle = open(path)
+    data = handle.read()
+    return data
+
+
+def save(path, data):
+    handle = open(path, "w")
+    handle.write(data)
+    return handle
+
+
+def name():
+    return os.name
+'''
+PATCHED = OLD.replace("    data = handle.read()\n", "    data = handle.read().strip()\n")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Project:
+    """Releases 0.1.0 and 0.2.0, where 0.2.0 is set by each test; a series for 0.1."""
+    work = project(tmp_path)
+    work.release("0.1.0", {MODEL: OLD})
+    work.line("0.1.0", {"strip.patch": ({MODEL: OLD}, {MODEL: PATCHED})})
+    return work
+
+
+def patch_text(work: Project, line: str, name: str = "strip.patch") -> str:
+    return (work.series / f"vllm-{line}" / name).read_text()
+
+
+def sealed_env(home: Path) -> dict[str, str]:
+    return {**os.environ, "HOME": str(home), "GIT_CONFIG_GLOBAL": str(home / ".gitconfig")}
+
+
+# -- real releases ------------------------------------------------------------------------------
+
+
+def test_a_series_carried_back_over_one_line_is_the_one_made_by_hand(tmp_path: Path) -> None:
+    series = tmp_path / "series"
+    shutil.copytree(SERIES / "vllm-0.33", series / "vllm-0.33")
+    ran = run("rebase", "0.32.0", "--no-tests", VLLM_SERIES_DIR=str(series))
+    assert ran.code == 0, ran.err
+    assert "dynwidth.patch  offset" in ran.out
+    assert everything(series / "vllm-0.32") == everything(SERIES / "vllm-0.32")
+
+
+def test_what_is_there_already_is_left_alone(tmp_path: Path) -> None:
+    series = tmp_path / "series"
+    shutil.copytree(SERIES, series)
+    before = everything(series)
+    ran = run("rebase", "0.32.0", "--from", "0.33", "--no-tests", VLLM_SERIES_DIR=str(series))
+    assert ran.code == 0
+    assert "nothing was changed" in ran.out
+    assert everything(series) == before
+
+
+def test_hunk_tests_of_the_project_are_run_before_a_result_is_taken(tmp_path: Path) -> None:
+    series = tmp_path / "series"
+    shutil.copytree(SERIES / "vllm-0.33", series / "vllm-0.33")
+    tests = tmp_path / "tests" / "hunks"
+    tests.mkdir(parents=True)
+    (tests / "conftest.py").write_text(
+        "def pytest_addoption(parser):\n    parser.addoption('--vllm-tree')\n"
+    )
+    test = tests / "test_dynwidth.py"
+    test.write_text(
+        "from pathlib import Path\n"
+        "def test_it(pytestconfig):\n"
+        "    tree = Path(pytestconfig.getoption('--vllm-tree'))\n"
+        "    assert 'dynamic_width' in (tree / 'vllm/v1/core/sched/scheduler.py').read_text()\n"
+        "    assert (tree / 'vllm/v1/request.py').is_file()\n"
+        "    assert False, 'it does not hold'\n"
+    )
+    ran = run("rebase", "0.32.0", VLLM_SERIES_DIR=str(series))
+    assert ran.code == 1
+    assert "the hunk tests fail on vllm 0.32.0" in ran.out
+    assert "it does not hold" in ran.out
+    assert not (series / "vllm-0.32").exists()
+    test.write_text(test.read_text().replace("    assert False, 'it does not hold'\n", ""))
+    again = run("rebase", "--continue", VLLM_SERIES_DIR=str(series))
+    assert again.code == 0, again.out + again.err
+    assert everything(series / "vllm-0.32") == everything(SERIES / "vllm-0.32")
+
+
+def test_many_lines_are_carried_each_from_its_neighbour(tmp_path: Path) -> None:
+    series = tmp_path / "series"
+    shutil.copytree(SERIES / "vllm-0.33", series / "vllm-0.33")
+    ran = run(
+        "rebase", "--releases", "0.30..0.32", "--no-tests", "--json", VLLM_SERIES_DIR=str(series)
+    )
+    assert ran.code == 0, ran.err
+    value = json.loads(ran.out)
+    assert [(one["from"], one["folder"]) for one in value["done"]] == [
+        ("vllm-0.33", "vllm-0.32"),
+        ("vllm-0.32", "vllm-0.31"),
+        ("vllm-0.31", "vllm-0.30"),
+    ]
+    for line in ("0.30", "0.31", "0.32"):
+        assert everything(series / f"vllm-{line}") == everything(SERIES / f"vllm-{line}")
+
+
+# -- verdicts -----------------------------------------------------------------------------------
+
+
+def test_a_file_that_upstream_left_alone_is_clean(made: Project) -> None:
+    made.release("0.2.0", {MODEL: OLD})
+    ran = made.rebase("0.2.0")
+    assert ran.code == 0, ran.err
+    assert "strip.patch  clean" in ran.out
+    assert patch_text(made, "0.2") == patch_text(made, "0.1").replace("0.1.0", "0.2.0")
+    assert "- The series `vllm-0.2`, for vLLM 0.2.0, carried over from vLLM 0.1.0" in made.changelog
+    assert "### Added" in made.changelog
+
+
+def test_a_changed_neighbour_is_merged_and_shown_for_review(made: Project) -> None:
+    new = OLD.replace('"""A model."""', '"""A better model."""').replace(
+        "def load(path):", "def load(path, mode=None):"
+    )
+    made.release("0.2.0", {MODEL: new})
+    ran = made.rebase("0.2.0")
+    assert ran.code == 0, ran.out + ran.err
+    assert "strip.patch  merged" in ran.out
+    assert "strip.patch before" in ran.out
+    assert " def load(path, mode=None):" in patch_text(made, "0.2")
+
+
+def test_what_upstream_has_is_left_out_with_its_evidence(made: Project) -> None:
+    made.release("0.2.0", {MODEL: PATCHED})
+    ran = made.rebase("0.2.0", "--json")
+    assert ran.code == 0, ran.err
+    patch = json.loads(ran.out)["done"][0]["patches"][0]
+    assert (patch["outcome"], patch["since"]) == ("upstreamed", "0.2.0")
+    assert "hunk 1 stands in load since vllm 0.2.0" in patch["evidence"][0]
+    assert not (made.series / "vllm-0.2").exists()
+
+
+def test_a_series_says_what_it_left_out(tmp_path: Path) -> None:
+    work = project(tmp_path)
+    work.release("0.1.0", {MODEL: OLD})
+    named = PATCHED.replace("return os.name", "return os.name.upper()")
+    work.line(
+        "0.1.0",
+        {
+            "strip.patch": ({MODEL: OLD}, {MODEL: PATCHED}),
+            "upper.patch": ({MODEL: PATCHED}, {MODEL: named}),
+        },
+    )
+    work.release("0.2.0", {MODEL: PATCHED})
+    ran = work.rebase("0.2.0")
+    assert ran.code == 0, ran.out + ran.err
+    assert (work.series / "vllm-0.2" / "series").read_text() == (
+        "# strip.patch: Applied-Upstream: 0.2.0\nupper.patch\n"
+    )
+    assert "`strip.patch` (left out, upstream since 0.2.0)" in " ".join(work.changelog.split())
+
+
+def test_the_rest_of_a_patch_is_carried_where_upstream_has_a_part(tmp_path: Path) -> None:
+    work = project(tmp_path)
+    both = PATCHED.replace("return os.name", "return os.name.upper()")
+    work.release("0.1.0", {MODEL: OLD})
+    work.line("0.1.0", {"both.patch": ({MODEL: OLD}, {MODEL: both})})
+    work.release("0.2.0", {MODEL: PATCHED.replace("A model", "Some model")})
+    ran = work.rebase("0.2.0")
+    assert ran.code == 0, ran.out + ran.err
+    assert "both.patch  partly-upstreamed" in ran.out
+    text = patch_text(work, "0.2", "both.patch")
+    assert "os.name.upper()" in text
+    assert ".strip()" not in text
+    assert "Applied-Upstream: 0.2.0 (1 of 2 hunks)" in text
+
+
+def test_a_renamed_file_is_followed(made: Project) -> None:
+    made.release("0.2.0", {"vllm/models/base.py": OLD.replace("A model", "The model")})
+    ran = made.rebase("0.2.0")
+    assert ran.code == 0, ran.out + ran.err
+    assert "+++ b/vllm/models/base.py" in patch_text(made, "0.2")
+
+
+def test_a_merge_into_another_function_is_a_conflict(tmp_path: Path) -> None:
+    """Upstream moved the lines to another function; git follows them without a word."""
+    work = project(tmp_path)
+    old = "def one():\n    a = 1\n    b = 2\n    c = 3\n    return a\n\n\ndef two():\n    pass\n"
+    new = "def one():\n    pass\n\n\ndef two():\n    a = 1\n    b = 2\n    c = 3\n    return a\n"
+    moved = (
+        "def one():\n    pass\n\n\ndef two():\n"
+        + old.partition("def one():\n")[2].partition("\n\n")[0]
+    )
+    assert new.startswith(moved.rstrip("\n"))
+    work.release("0.1.0", {MODEL: old})
+    work.line("0.1.0", {"b.patch": ({MODEL: old}, {MODEL: old.replace("b = 2", "b = 3")})})
+    work.release("0.2.0", {MODEL: new})
+    ran = work.rebase("0.2.0")
+    assert ran.code == 1
+    assert "b.patch  conflicted" in ran.out
+    assert "one" in ran.out
+    assert not (work.series / "vllm-0.2").exists()
+    text = (work.workdir / MODEL).read_text()
+    assert "<<<<<<< vllm 0.2.0" in text
+    assert ">>>>>>> b.patch" in text
+
+
+def test_a_result_that_does_not_compile_is_not_taken(tmp_path: Path) -> None:
+    work = project(tmp_path)
+    old = "async def one(f):\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n    return a\n"
+    patched = old.replace("    c = 3\n", "    await f(b)\n    c = 3\n")
+    work.release("0.1.0", {MODEL: old})
+    work.line("0.1.0", {"wait.patch": ({MODEL: old}, {MODEL: patched})})
+    work.release("0.2.0", {MODEL: old.removeprefix("async ")})
+    ran = work.rebase("0.2.0")
+    assert ran.code == 1
+    assert "vllm/model.py:4 does not compile" in ran.out
+    assert not (work.series / "vllm-0.2").exists()
+    (work.workdir / MODEL).write_text(
+        old.removeprefix("async ").replace("    c = 3\n", "    f(b)\n    c = 3\n")
+    )
+    assert work.rebase("--continue").code == 0
+    assert "+    f(b)\n" in patch_text(work, "0.2", "wait.patch")
+
+
+def test_a_broken_contract_stops_the_patch_until_it_is_renewed(tmp_path: Path) -> None:
+    work = project(tmp_path)
+    work.release("0.1.0", {MODEL: OLD})
+    work.line(
+        "0.1.0",
+        {"strip.patch": ({MODEL: OLD}, {MODEL: PATCHED})},
+        Contract="vllm.model:save(path, data)",
+    )
+    new = OLD.replace("def save(path, data):", "def save(path, data, mode):")
+    work.release("0.2.0", {MODEL: new})
+    ran = work.rebase("0.2.0")
+    assert ran.code == 1
+    assert "Contract: vllm.model:save(path, data): save is (path, data, mode)" in ran.out
+    again = work.rebase("--continue", "--renew-contracts")
+    assert again.code == 0, again.out + again.err
+    assert "Contract: vllm.model:save(path, data, mode)\n" in patch_text(work, "0.2")
+
+
+# -- a person's part ----------------------------------------------------------------------------
+
+CONFLICT = OLD.replace("    data = handle.read()\n", "    data = handle.read(1 << 20)\n")
+RESOLVED = CONFLICT.replace("read(1 << 20)", "read(1 << 20).strip()")
+
+
+def test_a_conflict_names_both_sides_and_is_resolved_by_an_editor(made: Project) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    before = everything(made.series)
+    ran = made.rebase("0.2.0")
+    assert ran.code == 1
+    assert "git's merge conflicts in vllm/model.py" in ran.out
+    assert "upstream did this there:" in ran.out
+    assert "+    data = handle.read(1 << 20)" in ran.out
+    assert "the patch does this:" in ran.out
+    assert "+    data = handle.read().strip()" in ran.out
+    text = (made.workdir / MODEL).read_text()
+    for label in ("<<<<<<< vllm 0.2.0\n", "||||||| vllm 0.1.0 (base)\n", ">>>>>>> strip.patch\n"):
+        assert label in text
+    early = made.rebase("--continue")
+    assert early.code == 1
+    assert "a marker of the conflict is still there" in early.err
+    assert everything(made.series) == before
+    (made.workdir / MODEL).write_text(RESOLVED)
+    done = made.rebase("--continue")
+    assert done.code == 0, done.out + done.err
+    assert "resolved by hand" in done.out
+    assert "+    data = handle.read(1 << 20).strip()" in patch_text(made, "0.2")
+
+
+def test_a_commit_made_in_the_repository_is_taken_with_its_message(
+    made: Project, tmp_path: Path
+) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    made.rebase("0.2.0")
+    (made.workdir / MODEL).write_text(RESOLVED)
+    message = subprocess.run(
+        ["git", "log", "-1", "--format=%B", "series"],
+        cwd=made.workdir, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    env = sealed_env(tmp_path)
+    subprocess.run(["git", "add", MODEL], cwd=made.workdir, env=env, check=True)
+    words = ["git", "commit", "-q", "-m", message.replace("It is better so.", "It must be so.")]
+    subprocess.run(words, cwd=made.workdir, env=env, check=True)
+    done = made.rebase("--continue")
+    assert done.code == 0, done.out + done.err
+    assert "It must be so." in patch_text(made, "0.2")
+
+
+def test_git_rebase_continue_in_the_repository_is_as_good(made: Project, tmp_path: Path) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    made.rebase("0.2.0")
+    (made.workdir / MODEL).write_text(RESOLVED)
+    env = {**sealed_env(tmp_path), "GIT_EDITOR": "true"}
+    subprocess.run(["git", "add", MODEL], cwd=made.workdir, env=env, check=True)
+    subprocess.run(["git", "rebase", "--continue"], cwd=made.workdir, env=env, check=True,
+                   capture_output=True)  # fmt: skip
+    done = made.rebase("--continue")
+    assert done.code == 0, done.out + done.err
+    assert "It is better so." in patch_text(made, "0.2")
+
+
+def test_a_resolution_is_used_again_by_a_later_rebase(made: Project) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    made.release("0.3.0", {MODEL: CONFLICT})
+    made.rebase("0.2.0")
+    (made.workdir / MODEL).write_text(RESOLVED)
+    assert made.rebase("--continue").code == 0
+    assert list((made.series / ".rerere").iterdir())
+    ran = made.rebase("0.3.0", "--from", "0.1")
+    assert ran.code == 0, ran.out + ran.err
+    assert "conflicted  resolved as before" in ran.out
+
+
+def test_skip_leaves_the_patch_out_and_says_so(made: Project) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    made.rebase("0.2.0")
+    ran = made.rebase("--skip")
+    assert ran.code == 0, ran.err
+    assert "skipped" in ran.out
+    assert not (made.series / "vllm-0.2").exists()
+
+
+def test_abort_leaves_the_series_as_it_was(made: Project) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    before = everything(made.series.parent)
+    made.rebase("0.2.0")
+    work = made.workdir
+    assert made.rebase("--abort").code == 0
+    assert everything(made.series.parent) == before
+    assert not work.exists()
+    assert made.rebase("--abort").code == 2
+
+
+def test_only_one_rebase_of_a_series_is_open(made: Project) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    made.rebase("0.2.0")
+    ran = made.rebase("0.2.0")
+    assert ran.code == 2
+    assert "is open in" in ran.err
+    assert made.rebase("--status").out.startswith("vllm-0.2: vllm 0.1.0 -> 0.2.0")
+
+
+def test_a_file_that_the_release_has_not_needs_a_decision(made: Project, tmp_path: Path) -> None:
+    made.release("0.2.0", {"vllm/other.py": "X = 1\n"})
+    ran = made.rebase("0.2.0")
+    assert ran.code == 1
+    assert "does not have vllm/model.py" in ran.out
+    assert made.rebase("--continue").code == 1
+    env = sealed_env(tmp_path)
+    subprocess.run(["git", "rm", "-q", MODEL], cwd=made.workdir, env=env, check=True)
+    ran = made.rebase("--continue")
+    assert ran.code == 0, ran.out + ran.err
+    assert "nothing of it was left" in ran.out
+
+
+# -- around it ----------------------------------------------------------------------------------
+
+
+def test_a_dry_run_tells_it_all_and_writes_nothing(made: Project) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    before = everything(made.series.parent)
+    ran = made.rebase("0.2.0", "--dry-run")
+    assert ran.code == 1
+    assert "git's merge conflicts in vllm/model.py" in ran.out
+    assert everything(made.series.parent) == before
+    assert made.rebase("--status").out == "no rebase is open\n"
+
+
+def test_a_folder_that_would_change_is_replaced_only_when_told(made: Project) -> None:
+    made.release("0.2.0", {MODEL: OLD})
+    (made.series / "vllm-0.2").mkdir()
+    (made.series / "vllm-0.2" / "series").write_text("# nothing yet\n")
+    ran = made.rebase("0.2.0", "--from", "0.1")
+    assert ran.code == 1
+    assert "exists and would change" in ran.err
+    assert (made.series / "vllm-0.2" / "series").read_text() == "# nothing yet\n"
+    assert made.rebase("--continue", "--replace").code == 0
+    assert "strip.patch" in (made.series / "vllm-0.2" / "series").read_text()
+
+
+def test_a_folder_for_one_release_is_made_on_request(made: Project) -> None:
+    made.release("0.1.1", {MODEL: "# new\n" + OLD})
+    ran = made.rebase("0.1.1", "--onto-dir", "vllm-0.1.1")
+    assert ran.code == 0, ran.err
+    assert "Base: vllm 0.1.1" in patch_text(made, "0.1.1")
+    assert made.rebase("0.1.1", "--onto-dir", "vllm-0.7").code == 2
+
+
+@pytest.mark.parametrize("words", [(), ("0.2.0", "--releases", "0.2"), ("--skip", "0.2.0"),
+                                   ("0.2.0", "--tests", ".", "--no-tests")])  # fmt: skip
+def test_words_that_cannot_go_together_are_wrong_usage(
+    made: Project, words: tuple[str, ...]
+) -> None:
+    made.release("0.2.0", {MODEL: OLD})
+    assert made.rebase(*words).code == 2
+    assert not (made.series / "vllm-0.2").exists()
+
+
+def test_hooks_signing_and_variables_of_the_user_do_not_matter(
+    made: Project, tmp_path: Path
+) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    for name in ("post-checkout", "pre-commit", "post-rewrite", "pre-rebase", "prepare-commit-msg"):
+        (hooks / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
+        (hooks / name).chmod(0o755)
+    config = tmp_path / "gitconfig"
+    config.write_text(
+        f"[core]\n\thooksPath = {hooks}\n\tautocrlf = true\n[commit]\n\tgpgSign = true\n"
+        "[merge]\n\tconflictStyle = merge\n[diff]\n\tnoprefix = true\n"
+    )
+    ran = made.rebase(
+        "0.2.0",
+        GIT_CONFIG_GLOBAL=str(config),
+        GIT_DIR=str(tmp_path / "nowhere"),
+        GIT_CONFIG_COUNT="1",
+        GIT_CONFIG_KEY_0="core.hooksPath",
+        GIT_CONFIG_VALUE_0=str(hooks),
+    )
+    assert ran.code == 1, ran.err
+    assert "||||||| vllm 0.1.0 (base)" in (made.workdir / MODEL).read_text()
+    assert not (tmp_path / "ran").exists()
