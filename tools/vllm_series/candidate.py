@@ -46,14 +46,17 @@ def nearest(wanted: Sequence[bytes], lines: Sequence[bytes], expected: int) -> i
     return min(votes, key=lambda start: (-votes[start], abs(start - expected)))
 
 
-def shown(wanted: Sequence[bytes], there: Sequence[bytes], start: int) -> str:
-    """A diff from the hunk's lines to those of the tree that begin at 0-based `start`."""
+def shown(
+    wanted: Sequence[bytes], there: Sequence[bytes], start: int, what: str = "the hunk expects"
+) -> str:
+    """A diff from the hunk's lines to those of the tree that begin at 0-based `start`; `what` says
+    whose lines they are."""
     import difflib
 
     body = difflib.unified_diff(
         _readable(wanted),
         _readable(there),
-        "the hunk expects",
+        what,
         f"line {start + 1} holds",
         lineterm="",
         n=len(wanted),

@@ -18,8 +18,8 @@ from vllm_series.commands.options import (
     waiting,
 )
 from vllm_series.commands.upstream_options import upstream_options
-from vllm_series.errors import RefusedError, SeriesError, UsageError
-from vllm_series.series import chosen_folder, line_of, public_release, series_folder
+from vllm_series.errors import RefusedError, UsageError
+from vllm_series.series import folder_to_fill, public_release
 from vllm_series.upstream.open import UpstreamOptions
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def command(
                 + (f" with {', '.join(edited.below)}" if edited.below else "")
                 + " is what is there. Edit a file of vllm/ first."
             )
-        folder = _folder(series_dir, series_name, release)
+        folder = folder_to_fill(series_dir, series_name, release)
         _refuse_early(folder, full, after)
         _refuse_unparsable(edited)
         about = [f"It is made on vllm {release}, for {folder.name}, and changes:"]
@@ -223,19 +223,6 @@ def _of_commits(
         return public_release(base or version), edited, said
     finally:
         repository.close()
-
-
-def _folder(series_dir: Path | None, name: str | None, release: str) -> Path:
-    """The folder of the line; one that is not there yet is made with its first patch."""
-    try:
-        return chosen_folder(series_dir, name, release)
-    except SeriesError:
-        wanted = f"vllm-{(name or line_of(release)).removeprefix('vllm-')}"
-        serves = wanted.removeprefix("vllm-")
-        base = series_folder(series_dir)
-        if serves not in (release, line_of(release)):
-            raise
-        return base / wanted
 
 
 def _refuse_early(folder: Path, name: str, after: str | None) -> None:

@@ -129,6 +129,12 @@ class Repository:
         )
         return listed.split("\0")[:-1]
 
+    def between(self, old: str, new: str) -> list[str]:
+        """The full ids of the commits that `new` has and `old` has not, oldest first."""
+        return self._asked(
+            "rev-list", "--reverse", "--topo-order", "--end-of-options", new, f"^{old}"
+        ).split()
+
     def parents(self, commit: str) -> list[str]:
         """The full ids of a commit's parents."""
         return self._asked("show", "-s", "--format=%P", "--end-of-options", commit).split()
