@@ -102,6 +102,7 @@ class FilePlanner:
         self._binding = patch.is_ours
         self._texts: dict[str, bytes | None] = {}
         self._modes: dict[str, int] = {}
+        self._taken: dict[int, tuple[bytes, FilePlacement]] = {}
         self._leaving = set[str]()
         self._arriving = set[str]()
         for change, old, new in changes:
@@ -294,7 +295,11 @@ class FilePlanner:
                 self._base.know(path, text)
             else:
                 base = self._base.was(path) if before else self._base.now(path)
+        if id(change) in self._taken and self._taken[id(change)][0] == text:
+            return self._taken[id(change)][1]
         placed = place(change, text, path, binding=self._binding, base=base)
+        if self._base is not None and placed.pristine:
+            self._base.take_over(change, text, placed)
         if placed.note:
             self.notes.append(f"{self._patch.name}: {placed.note}.")
         return placed
@@ -302,6 +307,11 @@ class FilePlanner:
     def know(self, path: str, text: bytes) -> None:
         """As `Overlay.know`."""
         self._overlay.know(path, text)
+
+    def take_over(self, change: FileChange, text: bytes, placed: FilePlacement) -> None:
+        """Take from another tree where the hunks of a change stand in its pre-image, so that they
+        are placed, and their result is held against its blob id, once."""
+        self._taken[id(change)] = text, placed
 
     def was(self, path: str) -> bytes | None:
         """The file's text before this patch; None where there is no such file."""
@@ -330,6 +340,7 @@ class FilePlanner:
         self._texts[path] = text
         if (
             pristine
+            and id(change) not in self._taken
             and change.new_id
             and len(change.new_id) >= 7
             and not is_blob(text, change.new_id)

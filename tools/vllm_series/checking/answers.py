@@ -102,6 +102,14 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True)
+class Judged:
+    """What is known of every patch of a series on one release."""
+
+    patches: tuple[PatchAnswer, ...]
+    overlaps: tuple[Overlap, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseAnswer:
     """Every patch in one release.
 

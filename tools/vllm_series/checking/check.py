@@ -12,21 +12,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from vllm_series.checking.answers import Overlap, PatchAnswer, ReleaseAnswer
-from vllm_series.checking.blocked import Dependencies
-from vllm_series.checking.history import History
+from vllm_series.checking.answers import Judged, Overlap, PatchAnswer, ReleaseAnswer
 from vllm_series.checking.jobs import Job, jobs
-from vllm_series.checking.judge import Judged, blocked, is_lost, judge, named
 from vllm_series.checking.remembered import Answers, packed, unpacked
-from vllm_series.checking.renames import renamed
-from vllm_series.checking.subject import Subject
 from vllm_series.errors import UsageError, VllmSeriesError
 from vllm_series.series import Entry
 from vllm_series.trees import ReleaseTree
 from vllm_series.upstream.catalog import Catalog
 from vllm_series.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from vllm_series.checking.blocked import Dependencies
+    from vllm_series.checking.history import History
+    from vllm_series.checking.subject import Subject
+
+# What judges is loaded where the first answer is not remembered: a second run needs none of it.
 
 __all__ = ["Job", "Store", "check", "jobs"]
 
@@ -132,6 +134,9 @@ class _Run:
     def _subject(self, entries: tuple[Entry, ...]) -> Subject | None:
         """The patches, read once; None where they cannot be."""
         if entries not in self._subjects and entries not in self._broken:
+            from vllm_series.checking.blocked import Dependencies
+            from vllm_series.checking.subject import Subject
+
             try:
                 subject = Subject.of(entries, self._exclude)
             except VllmSeriesError as error:
@@ -275,6 +280,10 @@ class _Run:
             return replace(shown, error=str(error))
 
     def _judged(self, job: Job, tree: ReleaseTree, shown: ReleaseAnswer) -> ReleaseAnswer:
+        from vllm_series.checking.history import History
+        from vllm_series.checking.judge import blocked, is_lost, named
+        from vllm_series.checking.renames import renamed
+
         subject = self._subject(job.entries)
         if subject is None:
             raise self._broken[job.entries]
@@ -314,6 +323,8 @@ class _Run:
         self, job: Job, subject: Subject, tree: ReleaseTree, present: tuple[str, ...]
     ) -> Judged:
         """What the release's own files say, once for each set of them."""
+        from vllm_series.checking.judge import judge
+
         listing = tree.listing()
         before: Mapping[str, str] = {}
         if subject.base is not None and subject.read is not None:

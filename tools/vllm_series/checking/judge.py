@@ -7,11 +7,11 @@ a hunk that does not fit comes afterwards (`history`), and then which patches fe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from vllm_series.checking.answers import FileAnswer, HunkAnswer, Overlap, PatchAnswer
+from vllm_series.checking.answers import FileAnswer, HunkAnswer, Judged, PatchAnswer
 from vllm_series.checking.bindings import Source
 from vllm_series.checking.blocked import Dependencies, written
 from vllm_series.checking.imports import imports, is_there
@@ -38,14 +38,6 @@ class Files(Protocol):
 
     def mode(self, path: str) -> int | None:
         """The permission bits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What one release's own files say."""
-
-    patches: tuple[PatchAnswer, ...]
-    overlaps: tuple[Overlap, ...]
 
 
 def judge(subject: Subject, tree: Files, present: Sequence[str] = ()) -> Judged:
@@ -176,7 +168,7 @@ def _patch(
         ]
         texts = {**changed, **{path: step.after for path, step in by_path.items()}}
         files = [
-            _imports(subject, file, answer, texts, read)
+            _imports(subject, patch, file, answer, texts, read)
             for file, answer in zip(planned.files, files, strict=True)
         ]
         for contract in broken(patch, read):
@@ -267,12 +259,15 @@ def _applied(
 
 def _imports(
     subject: Subject,
+    patch: Patch,
     file: FilePlan,
     answer: FileAnswer,
     texts: Mapping[str, bytes | None],
     read: Read,
 ) -> FileAnswer:
     """Say what added lines import that the release, with the patches, does not have."""
+    if not subject.imported(patch):
+        return answer
 
     def now(path: str) -> bytes | None:
         return texts[path] if path in texts else read(path)

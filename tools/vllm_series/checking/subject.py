@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from vllm_series.checking.bindings import Source
@@ -42,6 +43,7 @@ class Subject:
             patch.name: patch.base for patch in self.patches if patch.base
         }
         self.read: Read | None = None
+        self._reached: dict[str, _Reach] = {}
         self._facts: dict[tuple[str, str], Facts | None] = {}
         self._imports: dict[Import, bool] = {}
         self._scopes: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -58,10 +60,10 @@ class Subject:
         part_of: dict[str, int] = {}
         parts: dict[int, list[Patch]] = {}
         for number, patch in enumerate(self.patches):
-            marks = {path for change in patch.files for path in _possible(change)}
-            marks |= {f"\0{patch.name}", f"\0{patch.name.rsplit('.', 1)[0]}"}
+            reach = self._reach(patch)
+            marks = {*reach.paths, f"\0{patch.name}", f"\0{patch.name.rsplit('.', 1)[0]}"}
             marks |= {f"\0{need}" for need in patch.trailer("Needs")}
-            marks |= {path for one in _imported(patch) for path in one.paths()} & self._made
+            marks |= {path for one in reach.imports for path in one.paths()} & self._made
             joined = {part_of[mark] for mark in marks if mark in part_of}
             patches = [one for old in sorted(joined) for one in parts.pop(old)]
             parts[number] = [*patches, patch]
@@ -79,6 +81,7 @@ class Subject:
                 patch.name: self.bases[patch.name] for patch in patches if patch.name in self.bases
             }
             part.read = self.read
+            part._reached = self._reached
             found.append(part)
         return tuple(found)
 
@@ -92,13 +95,22 @@ class Subject:
         paths: set[str] = set()
         for patch in self.patches:
             paths.update(contract_paths(patch))
-            for change in patch.files:
-                paths.update(_possible(change))
-            for one in _imported(patch):
+            reach = self._reach(patch)
+            paths.update(reach.paths)
+            for one in reach.imports:
                 # What the series brings along need not be fetched from anywhere.
                 if not self._made.intersection(one.paths()):
                     paths.update(one.paths())
         return tuple(sorted(paths))
+
+    def imported(self, patch: Patch) -> frozenset[Import]:
+        """Everything that added lines of a patch import from the package."""
+        return self._reach(patch).imports
+
+    def _reach(self, patch: Patch) -> _Reach:
+        if patch.name not in self._reached:
+            self._reached[patch.name] = _Reach.of(patch)
+        return self._reached[patch.name]
 
     @cached_property
     def _made(self) -> frozenset[str]:
@@ -255,15 +267,26 @@ class Subject:
         return tuple(found)
 
 
-def _imported(patch: Patch) -> tuple[Import, ...]:
-    """Everything that added lines import from the package."""
-    return tuple(
-        one
-        for change in patch.files
-        for path in _possible(change)
-        for hunk in change.hunks
-        for one in imports(hunk, path)
-    )
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """What one patch has to do with: every path that its changes may mean, and everything that its
+    added lines import from the package."""
+
+    paths: frozenset[str]
+    imports: frozenset[Import]
+
+    @classmethod
+    def of(cls, patch: Patch) -> _Reach:
+        pairs = [(change, path) for change in patch.files for path in _possible(change)]
+        return cls(
+            frozenset(path for _, path in pairs),
+            frozenset(
+                one
+                for change, path in pairs
+                for hunk in change.hunks
+                for one in imports(hunk, path)
+            ),
+        )
 
 
 def fitted(file: FilePlan) -> list[Fitted]:
