@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import dataclasses
 import enum
 import functools
 import time
 from collections import defaultdict, deque
 from functools import cached_property
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from vllm_series.testing import lift, lift_class
@@ -324,6 +325,7 @@ class Engine:
         )
 
 
+@functools.cache
 def request_class(tree: Path) -> type[Any]:
     """The fake request, counting its tokens by the release's own properties."""
     return lift_class(
@@ -347,15 +349,30 @@ def engine(
 
 def scheduler_class(tree: Path, policy: object, *, asynchronous: bool) -> type[Any]:
     """The tree's scheduler, with `policy` for the name `dynamic_width`."""
-    defined = definitions(tree, f"{SCHED}/scheduler.py", "Scheduler")
-    scheduler = lift_class(
+    scheduler = _with_policy(_scheduler(tree, asynchronous=asynchronous), policy)
+    if not asynchronous:
+        return scheduler
+    return lift_class(
         tree,
-        f"{SCHED}/scheduler.py",
+        f"{SCHED}/async_scheduler.py",
+        "AsyncScheduler",
+        bases=(scheduler,),
+        missing=lambda _: QUIET,
+    )
+
+
+@functools.cache
+def _scheduler(tree: Path, *, asynchronous: bool) -> type[Any]:
+    """Lifted once for all tests of a tree: the file is long, and most of a test's time."""
+    path = f"{SCHED}/scheduler.py"
+    defined = definitions(tree, path, "Scheduler")
+    return lift_class(
+        tree,
+        path,
         "Scheduler",
         methods=[method for method in METHODS if method in defined],
         bases=(FakeAsyncScheduler if asynchronous else FakeScheduler,),
         names={
-            "dynamic_width": policy,
             "EngineCoreOutput": SimpleNamespace,
             "EngineCoreOutputs": SimpleNamespace,
             "PauseState": _enum(tree, f"{SCHED}/interface.py", "PauseState"),
@@ -372,15 +389,18 @@ def scheduler_class(tree: Path, policy: object, *, asynchronous: bool) -> type[A
         },
         missing=lambda _: QUIET,
     )
-    if not asynchronous:
-        return scheduler
-    return lift_class(
-        tree,
-        f"{SCHED}/async_scheduler.py",
-        "AsyncScheduler",
-        bases=(scheduler,),
-        missing=lambda _: QUIET,
-    )
+
+
+def _with_policy(scheduler: type[Any], policy: object) -> type[Any]:
+    """A copy of a lifted class whose methods have globals of their own, with the policy in them."""
+    names: dict[str, Any] = copy.copy(scheduler.schedule.__globals__)
+    names["dynamic_width"] = policy
+    methods = {}
+    for name, method in vars(scheduler).items():
+        if isinstance(method, FunctionType):
+            methods[name] = own = FunctionType(method.__code__, names, name)
+            own.__defaults__, own.__kwdefaults__ = method.__defaults__, method.__kwdefaults__
+    return type(scheduler.__name__, scheduler.__bases__, methods)
 
 
 @functools.cache
