@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -32,6 +33,7 @@ COMMANDS = {
     "new": "Make a patch of what was edited: an installation, a folder, commits.",
     "edit": "Open a patch for editing, in a folder with its files.",
     "refresh": "Take edits back into a patch, or write patches anew in their one form.",
+    "import": "Make patches of a diff, mails, a quilt folder, commits or a script.",
     "lint": "Check series folders: complete, in their one form, true.",
     "doctor": "Look for what may go wrong in an environment.",
     "cache": "What is kept of upstream: where, how much, and how to be rid of it.",
@@ -47,7 +49,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"vllm_series.commands.{cmd_name}")
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name.replace("-", "_")
+        module = import_module(f"vllm_series.commands.{name}")
         command: click.Command = module.command
         return command
 

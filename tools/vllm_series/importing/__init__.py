@@ -1,0 +1,1 @@
+"""Changes of others made patches of a series: diffs, mails, quilt folders, commits, scripts."""
