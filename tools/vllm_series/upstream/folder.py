@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import errno
-import io
 import os
-import stat
 from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
 
 from vllm_series.trees import PACKAGE, DiskTree
-
-_PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-"""Follows no link and waits for no pipe."""
+from vllm_series.upstream.digests import digests
+from vllm_series.upstream.store import Store
 
 
 class FolderTree:
     """A folder as a release; what is in it now, whatever it is named.
 
-    Texts are held in no cache, since anybody may change them.
+    Texts are held in no cache, since anybody may change them; their digests are kept in `store`.
     """
 
-    def __init__(self, tree: DiskTree, release: str) -> None:
+    def __init__(self, tree: DiskTree, release: str, store: Store) -> None:
         self._tree = tree
         self._release = release
+        self._store = store
 
     @property
     def label(self) -> str:
@@ -43,7 +40,7 @@ class FolderTree:
 
     @cached_property
     def identity(self) -> str:
-        """The hex SHA-256 of all paths and their digests; reads the whole package once."""
+        """The hex SHA-256 of all paths and their digests; reads what changed since last time."""
         rows = "\n".join(f"{path},{digest}" for path, digest in sorted(self._digests.items()))
         return sha256(rows.encode("utf-8", "surrogateescape")).hexdigest()
 
@@ -56,22 +53,12 @@ class FolderTree:
         return self._tree.mode(path)
 
     def listing(self) -> Mapping[str, str]:
-        """Every Python file under `vllm/` with its hex SHA-256; links are passed over."""
+        """Every file under `vllm/` with its digest, as `digests` gives them."""
         return self._digests
 
     @cached_property
     def _digests(self) -> dict[str, str]:
-        """Of thousands of small files, so each is asked for what the walk has not told already."""
-        found: dict[str, str] = {}
         self._tree.status(f"{PACKAGE}/__init__.py")  # refuses a package that is itself a link
-        for path in self._tree.paths():
-            try:
-                descriptor = os.open(f"{self._tree.root}/{path}", _PLAIN)
-            except OSError as error:
-                if error.errno in (errno.ELOOP, errno.ENOENT, errno.ENXIO):
-                    continue
-                raise
-            with io.FileIO(descriptor) as file:
-                if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    found[path] = sha256(file.readall()).hexdigest()
-        return found
+        if not (self._tree.root / PACKAGE).is_dir():
+            return {}
+        return digests(os.fspath(self._tree.root), self._store)

@@ -64,4 +64,4 @@ def open_catalog(
         return WheelCatalog(options, store, say)
     from vllm_series.upstream.sources import open_source
 
-    return open_source(options.source)
+    return open_source(options.source, store)

@@ -72,8 +72,9 @@ class LocalCatalog:
         return failed
 
 
-def open_source(source: str) -> LocalCatalog:
-    """The releases that a `--source` other than the index names.
+def open_source(source: str, store: Store) -> LocalCatalog:
+    """The releases that a `--source` other than the index names. `store` keeps the digests of what
+    lies in folders.
 
     Raises UsageError for a form that there is not, EnvironmentRefusedError where nothing is found.
     """
@@ -83,7 +84,7 @@ def open_source(source: str) -> LocalCatalog:
     if kind == "git":
         return _of_git(place)
     path = Path(place).expanduser()
-    return _of_folder(path) if kind == "dir" else _of_sdist(path)
+    return _of_folder(path, store) if kind == "dir" else _of_sdist(path)
 
 
 def fetched_sdist(release: Release, opened: Callable[[], Source], store: Store) -> SdistTree:
@@ -113,7 +114,7 @@ def fetched_sdist(release: Release, opened: Callable[[], Source], store: Store) 
     return read_sdist(io.BytesIO(data), name, digest)
 
 
-def _of_folder(folder: Path) -> LocalCatalog:
+def _of_folder(folder: Path, store: Store) -> LocalCatalog:
     if not folder.is_dir():
         raise EnvironmentRefusedError(f"{folder} is not a folder. Check --source dir:PATH.")
     name = f"the folder {folder}"
@@ -125,13 +126,13 @@ def _of_folder(folder: Path) -> LocalCatalog:
                 f"{folder} does not say which release it is. Put it into a folder that is named by "
                 "its version, and give the folder above that."
             )
-        made = FolderTree(tree, version)
+        made = FolderTree(tree, version, store)
         return LocalCatalog(name, {version: (Release(version), lambda: made)})
     found: dict[str, tuple[Release, Callable[[], ReleaseTree]]] = {}
     for place in sorted(folder.iterdir()):
         if _is_version(place.name) and (place / PACKAGE).is_dir():
             version = str(Version(place.name))
-            found[version] = (Release(version), _later(place, version))
+            found[version] = (Release(version), _later(place, version, store))
     if not found:
         raise EnvironmentRefusedError(
             f"{folder} holds neither {PACKAGE}/ nor folders that are named by a version and hold "
@@ -140,8 +141,8 @@ def _of_folder(folder: Path) -> LocalCatalog:
     return LocalCatalog(name, found)
 
 
-def _later(place: Path, version: str) -> Callable[[], ReleaseTree]:
-    return lambda: FolderTree(find_tree(place), version)
+def _later(place: Path, version: str, store: Store) -> Callable[[], ReleaseTree]:
+    return lambda: FolderTree(find_tree(place), version, store)
 
 
 def _of_sdist(path: Path) -> LocalCatalog:
