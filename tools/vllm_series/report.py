@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vllm_series.fileplan import FilePlan
-from vllm_series.patch import Patch
-from vllm_series.placement import Placement
-from vllm_series.plan import PatchPlan, Plan
 from vllm_series.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from vllm_series.fileplan import FilePlan
+    from vllm_series.patch import Patch
+    from vllm_series.placement import Placement
+    from vllm_series.plan import PatchPlan, Plan
 
 JSON_SCHEMA = 1
 """Raised when a key is renamed or removed; new keys may appear at any time."""

@@ -16,6 +16,7 @@ from vllm_series.patch import Hunk
 
 _FROM = re.compile(rb"^(\s*)from\s+(\.*[\w.]*)\s+import\s+\(?\s*([\w., \t]*)")
 _WHOLE = re.compile(rb"^\s*import\s+(vllm(?:\.\w+)+)\s*(?:#.*)?$")
+_LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _TYPES = re.compile(rb"^\s*(?:el)?if\s+(?:typing\.)?TYPE_CHECKING\s*:")
 
 
@@ -70,6 +71,20 @@ def imports(hunk: Hunk, path: str) -> Iterator[Import]:
                         yield Import(module, words[0])
 
 
+def _has_word(text: bytes, word: bytes) -> bool:
+    """Whether `word` stands in the text and is no part of a longer one; there are too many words
+    for a regular expression each."""
+    at = text.find(word)
+    while at >= 0:
+        end = at + len(word)
+        if not (at and text[at - 1] in _LETTERS) and not (
+            end < len(text) and text[end] in _LETTERS
+        ):
+            return True
+        at = text.find(word, at + 1)
+    return False
+
+
 def _module(dotted: str, path: str) -> str | None:
     """The module that `from` names in the file at `path`, as a path."""
     name = dotted.lstrip(".")
@@ -89,6 +104,6 @@ def is_there(wanted: Import, read: Read) -> bool:
         return False
     if not wanted.name or b"import *" in text or b"def __getattr__" in text:
         return True
-    if re.search(rb"\b%s\b" % wanted.name.encode(), text):
+    if _has_word(text, wanted.name.encode()):
         return True
     return any(read(path) is not None for path in wanted.paths()[len(homes) :])

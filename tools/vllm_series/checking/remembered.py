@@ -31,9 +31,6 @@ def judging_code() -> str:
     """
     import sys
 
-    # Not by importlib.metadata, which takes longer to load than all that is asked here.
-    from unidiff.__version__ import __version__ as unidiff_version
-
     from vllm_series import __version__
 
     found = hashlib.sha256()
@@ -41,8 +38,25 @@ def judging_code() -> str:
     for path in sorted((*here.parent.glob("*.py"), *here.glob("*.py"))):
         found.update(path.name.encode())
         found.update(path.read_bytes())
-    found.update(repr((sys.version_info[:2], unidiff_version, __version__)).encode())
+    found.update(_reader())
+    found.update(repr((sys.version_info[:2], __version__)).encode())
     return found.hexdigest()
+
+
+def _reader() -> bytes:
+    """What tells the version of unidiff; neither importlib.metadata nor unidiff itself is loaded
+    for it, which takes longer than all else here."""
+    from importlib.util import find_spec
+
+    found = find_spec("unidiff")
+    try:
+        assert found is not None
+        assert found.origin is not None
+        return Path(found.origin).with_name("__version__.py").read_bytes()
+    except OSError:
+        from unidiff.__version__ import __version__
+
+        return __version__.encode()
 
 
 def digest(*parts: object) -> str:

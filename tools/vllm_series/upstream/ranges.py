@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -104,6 +103,8 @@ def _nothing(known: dict[Version, Release], part: str) -> str:
     names = [str(version) for version in sorted(known)]
     lines = list(dict.fromkeys(".".join(map(str, v.release[:2])) for v in sorted(known)))
     words = [word for word in part.split("..") if word]
+    import difflib
+
     close = [
         name
         for word in words

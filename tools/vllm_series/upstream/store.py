@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import os
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -185,6 +184,8 @@ class Store:
     def _write(self, kind: str, key: str, data: bytes) -> None:
         if not self._is_written or len(data) > self._limit:
             return
+        import tempfile
+
         place = Path(self._place(kind, key))
         try:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
