@@ -34,6 +34,7 @@ COMMANDS = {
     "edit": "Open a patch for editing, in a folder with its files.",
     "refresh": "Take edits back into a patch, or write patches anew in their one form.",
     "import": "Make patches of a diff, mails, a quilt folder, commits or a script.",
+    "export": "Write patches for quilt, for git am, onto a branch, or as one diff.",
     "lint": "Check series folders: complete, in their one form, true.",
     "doctor": "Look for what may go wrong in an environment.",
     "cache": "What is kept of upstream: where, how much, and how to be rid of it.",

@@ -202,7 +202,7 @@ class Repository:
         return subprocess.Popen(
             ["git", "cat-file", "--batch"],
             cwd=self._folder,
-            env=_environment(),
+            env=sealed(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -214,7 +214,7 @@ class Repository:
             done = subprocess.run(
                 ["git", *words],
                 cwd=self._folder,
-                env=_environment(),
+                env=sealed(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 check=False,
@@ -292,7 +292,8 @@ class CommitTree:
             return self._files
 
 
-def _environment() -> dict[str, str]:
+def sealed() -> dict[str, str]:
+    """The environment of a git process that neither the user nor the machine has configured."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {**kept, **_SEALED}
 
