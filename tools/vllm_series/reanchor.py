@@ -183,7 +183,7 @@ def settled(patch: Patch, layers: Layers) -> PatchStep:
     if plan.verdict is Verdict.APPLIED:
         raise RefusedError(
             f"{patch.name} changes nothing: vllm {layers.base} with the patches in front of it has "
-            "all of it. Take it out of the series."
+            "all of it. Is it in the series under another name?"
         )
     raise RefusedError(
         f"{patch.name} does not fit vllm {layers.base} with the patches in front of it: "

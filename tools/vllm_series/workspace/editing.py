@@ -279,7 +279,8 @@ def settle(taken: Taken) -> Editing:
         tree = scratch.work_tree()
         head = scratch.commit(tree, _before(state, scratch), state.head, message_of(taken.patch))
         scratch.name(_BRANCH, head)
-        paths = tuple(path for path in scratch.files(head) if path.startswith(f"{PACKAGE}/"))
+    known = sorted({*state.paths, *taken.changed})
+    paths = tuple(path for path in known if (Path(state.workdir) / path).is_file())
     assert state.coming is not None
     fresh = replace(state, head=head, paths=paths, digests=state.coming, coming=None)
     fresh.save()
