@@ -13,6 +13,7 @@ import copy
 import dataclasses
 import enum
 import functools
+import re
 import time
 from collections import defaultdict, deque
 from functools import cached_property
@@ -120,10 +121,12 @@ class StructuredOutput:
 class FakeRequest:
     """A request whose prompt is computed and whose first output token is known.
 
-    Sets what the schedulers read. Anything else raises AttributeError, as it must for what a patch
-    itself keeps on a request.
+    Sets what the schedulers read, as far as the release's own requests have it. Anything else
+    raises AttributeError, as it must for what a patch itself keeps on a request.
     """
 
+    known: Callable[[str], bool] = staticmethod(lambda name: True)
+    """Whether requests of the release have an attribute of that name."""
     num_tokens: int
     num_tokens_with_spec: int
     num_output_tokens: int
@@ -164,6 +167,8 @@ class FakeRequest:
         self.stop_reason = None
         self.trace_headers = None
         self.num_nans_in_logits = 0
+        for name in [name for name in vars(self) if not self.known(name)]:
+            delattr(self, name)
 
     def is_finished(self) -> bool:
         return False
@@ -328,13 +333,17 @@ class Engine:
 @functools.cache
 def request_class(tree: Path) -> type[Any]:
     """The fake request, counting its tokens by the release's own properties."""
-    return lift_class(
+    path = "vllm/v1/request.py"
+    found = re.findall(r"\b(?:self\.|def )(\w+)", (tree / path).read_text())
+    lifted = lift_class(
         tree,
-        "vllm/v1/request.py",
+        path,
         "Request",
         methods=["num_tokens", "num_tokens_with_spec", "num_output_tokens"],
         bases=(FakeRequest,),
     )
+    lifted.known = staticmethod(frozenset(found).__contains__)
+    return lifted
 
 
 def engine(
