@@ -19,6 +19,8 @@ from vllm_series.candidate import nearest, shown
 _METHODS = frozenset(
     {"replace", "count", "index", "rindex", "find", "rfind", "split", "partition", "rpartition"}
 )
+_ENDS = frozenset({"exit", "_exit", "quit", "die", "fail", "abort", "error"})
+"""Functions that end a script, by the names that people give them."""
 _SHORTEST = 8
 """Shorter texts, such as a newline to split at, are no anchors."""
 _DEPTH = 6
@@ -137,8 +139,20 @@ def _uses(tree: ast.Module) -> Iterator[tuple[ast.expr, int]]:
                 yield node.args[0], node.lineno
         elif isinstance(node, ast.Assert):
             yield from _contained(node.test, demanded=True)
-        elif isinstance(node, ast.If):
+        elif isinstance(node, ast.If) and _gives_up(node.body):
             yield from _contained(node.test, demanded=False)
+
+
+def _gives_up(body: Sequence[ast.stmt]) -> bool:
+    """Whether a branch ends what goes on, rather than writing what is not there yet."""
+    if isinstance(body[-1], (ast.Return, ast.Continue, ast.Break, ast.Raise)):
+        return True
+    last = body[-1]
+    if not (isinstance(last, ast.Expr) and isinstance(last.value, ast.Call)):
+        return False
+    named = last.value.func
+    name = named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
+    return name in _ENDS
 
 
 def _contained(test: ast.expr, *, demanded: bool) -> Iterator[tuple[ast.expr, int]]:
