@@ -294,7 +294,7 @@ def test_a_kill_at_any_step_of_refresh_leaves_the_old_series_or_the_new_one(
         assert texts(of_three) == new
         assert git(work, "diff", "HEAD") == ""
         assert json.loads((work / ".git/vllm-series-edit.json").read_text())["coming"] is None
-        step += 2 if step < 6 else 9
+        step += 2 if step < 6 else 11
     assert seen == {False, True}
 
 

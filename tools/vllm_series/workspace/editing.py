@@ -45,14 +45,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Editing:
-    """One patch that is open. `paths` are the files that were laid out; `head` is the commit of the
-    patch. `digests` are those of the patch and the ones in front when they were read, `coming` what
-    they will be when the series is rewritten."""
+    """One patch that is open. `paths` are the files that were laid out; `before` is the commit in
+    front of the patch, `head` its own. `digests` are those of the patch and the ones in front when
+    they were read, `coming` what they will be when the series is rewritten."""
 
     workdir: str
     folder: str
     patch: str
     base: str
+    before: str
     head: str
     paths: tuple[str, ...]
     digests: Mapping[str, str]
@@ -143,7 +144,7 @@ def open_patch(
         raise RefusedError(
             f"{name} does not name its base. Run vllm-series refresh {name} --base RELEASE first."
         )
-    state = Editing(str(workdir), str(held.folder), name, base, "", (), _digests(patches))
+    state = Editing(str(workdir), str(held.folder), name, base, "", "", (), _digests(patches))
     return _laid(state, patches, catalog.tree(base), catalog, more, say, is_new=True)
 
 
@@ -204,7 +205,7 @@ def _laid(
             scratch.lay(made[-1])
         else:
             scratch.index(made[-1])
-    fresh = replace(state, head=made[-1], paths=tuple(sorted(commits[-1].files)))
+    fresh = replace(state, before=made[-2], head=made[-1], paths=tuple(sorted(commits[-1].files)))
     if not is_new:
         for path in set(fresh.paths) - set(state.paths):
             _write(workdir / path, *commits[-1].files[path])
@@ -277,7 +278,7 @@ def settle(taken: Taken) -> Editing:
     with Scratch(Path(state.workdir)) as scratch:
         scratch.unlock()
         tree = scratch.work_tree()
-        head = scratch.commit(tree, _before(state, scratch), state.head, message_of(taken.patch))
+        head = scratch.commit(tree, state.before, state.head, message_of(taken.patch))
         scratch.name(_BRANCH, head)
     known = sorted({*state.paths, *taken.changed})
     paths = tuple(path for path in known if (Path(state.workdir) / path).is_file())
@@ -382,17 +383,12 @@ def _step(
     return PatchStep(name, b"", tuple(files))
 
 
-def _before(state: Editing, scratch: Scratch) -> str:
-    """The commit of what is in front of the patch."""
-    return scratch.parent(state.head)
-
-
 def _retold(patch: Patch, state: Editing, scratch: Scratch) -> Patch:
     """The patch with the message of the folder's commit, where the user has amended that."""
     from vllm_series.compose import PatchMeta, retold, split_message
 
     head = scratch.head()
-    if head == state.head or scratch.parent(head) != _before(state, scratch):
+    if head == state.head or scratch.since(state.before, head) != [head]:
         return patch
     now, was = scratch.message(head), scratch.message(state.head)
     if now == was:
