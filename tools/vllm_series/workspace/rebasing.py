@@ -74,7 +74,9 @@ class Rebasing:
         self.patches = {entry.name: parse(entry.text, entry.name) for entry in entries}
         self.state = state
         self._answers: Mapping[str, PatchAnswer] | None = None
-        self._files: dict[str, dict[str, tuple[str, str]]] = {}
+        last = [self.state.chain[name][1] for name in self.state.names if name in self.state.chain]
+        if last:
+            scratch.since(state.base_commit, last[-1])
         self._moved: dict[str, str] | None = None
 
     def note(self, **changes: object) -> None:
@@ -222,9 +224,7 @@ class Rebasing:
 
     def read(self, commit: str, path: str) -> bytes | None:
         """A file of a commit."""
-        if commit not in self._files:
-            self._files[commit] = self.scratch.files(commit)
-        entry = self._files[commit].get(path)
+        entry = self.scratch.files(commit).get(path)
         return self.scratch.blob(entry[1]) if entry else None
 
     @property
@@ -301,9 +301,7 @@ class Rebasing:
 
     def tree_read(self, commit: str, path: str) -> bytes | None:
         """A file of the new release as a commit leaves it."""
-        if commit not in self._files:
-            self._files[commit] = self.scratch.files(commit)
-        if path in self._files[commit]:
+        if path in self.scratch.files(commit):
             return self.read(commit, path)
         if path in self.scratch.files(self.state.target_commit):
             return None

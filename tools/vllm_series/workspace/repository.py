@@ -11,6 +11,7 @@ References: git-config(1), git-rebase(1), git-fast-import(1), githooks(5), gitat
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,6 +117,9 @@ class Scratch:
         self._repo: Repo | None = None
         self._environ: dict[str, str] = {}
         self._trees: dict[str, str] = {}
+        self._steps: dict[str, tuple[str, dict[str, tuple[str, str] | None]]] = {}
+        """By commit: the one before it, and what it changes; None for a file that goes."""
+        self._files: dict[str, dict[str, tuple[str, str]]] = {}
 
     def __enter__(self) -> Scratch:
         for key in [key for key in os.environ if key.startswith("GIT_")]:
@@ -308,6 +312,20 @@ class Scratch:
 
     def files(self, commit: str) -> dict[str, tuple[str, str]]:
         """Git mode and blob id by path."""
+        if commit not in self._files:
+            self._files[commit] = self._listed(commit)
+        return self._files[commit]
+
+    def _listed(self, commit: str) -> dict[str, tuple[str, str]]:
+        step = self._steps.get(commit)
+        if step is not None:
+            there = dict(self.files(step[0]))
+            for changed, entry in step[1].items():
+                if entry is None:
+                    there.pop(changed, None)
+                else:
+                    there[changed] = entry
+            return there
         _, out, _ = self._ask("ls-tree", "-r", "-z", commit)
         found = {}
         for row in out.split(b"\0")[:-1]:
@@ -325,13 +343,29 @@ class Scratch:
 
     def changed(self, old: str, new: str) -> list[str]:
         """The paths that differ between two commits, of a rename both."""
+        step = self._steps.get(new)
+        if step is not None and step[0] == old:
+            return sorted(step[1])
         _, out, _ = self._ask("diff-tree", "-r", "-z", "--no-renames", "--name-only", old, new)
         return [_text(path) for path in out.split(b"\0")[:-1]]
 
     def since(self, base: str, tip: str) -> list[str]:
-        """The commits after `base` up to `tip`, oldest first."""
-        _, out, _ = self._ask("rev-list", "--reverse", "--first-parent", f"{base}..{tip}")
-        return out.decode("ascii").split()
+        """The commits after `base` up to `tip`, oldest first. What is asked about them afterwards
+        is known from then on: a process for each question would cost more than the merges."""
+        _, out, _ = self._ask(
+            "log", "--reverse", "--first-parent", "--raw", "-z", "--no-abbrev", "--no-renames",
+            "--diff-merges=off", "--format=%x01%H %T", f"{base}..{tip}", "--",
+        )  # fmt: skip
+        found = []
+        before = base
+        for part in _COMMIT.split(out)[1:]:
+            head, _, rows = part.partition(b"\0")
+            commit, _, tree = head.decode("ascii").partition(" ")
+            self._trees[commit] = tree
+            self._steps[commit] = (before, _raw(rows))
+            found.append(commit)
+            before = commit
+        return found
 
     def parent(self, commit: str) -> str:
         """The commit in front of one."""
@@ -440,6 +474,11 @@ class Scratch:
             shutil.rmtree(own / name, ignore_errors=True)
         for name in ("MERGE_MSG", "MERGE_RR", "REBASE_HEAD", "CHERRY_PICK_HEAD", "AUTO_MERGE"):
             (own / name).unlink(missing_ok=True)
+        # rerere would number the resolution of a conflict that it has seen, but not resolved.
+        known = {before for before, _ in resolutions(self.recorded())}
+        for before in [*self.recorded().glob("*/preimage*")]:
+            if before not in known:
+                before.unlink()
         self._ask("checkout", "--quiet", "--force", "--detach", commit)
         self._ask("clean", "-d", "-f", "-x", "--quiet")
 
@@ -463,6 +502,21 @@ class Scratch:
     def recorded(self) -> Path:
         """The folder in which rerere keeps its resolutions."""
         return self.folder / ".git" / "rr-cache"
+
+
+_COMMIT = re.compile(rb"\0?\x01(?=[0-9a-f]{40} [0-9a-f]{40}\0)")
+
+
+def _raw(rows: bytes) -> dict[str, tuple[str, str] | None]:
+    """What `--raw -z` says: mode and blob id by path, None where the file goes."""
+    found: dict[str, tuple[str, str] | None] = {}
+    words = rows.split(b"\0")
+    for head, path in zip(words[::2], words[1::2], strict=False):
+        if not head.lstrip(b"\n").startswith(b":"):
+            break
+        _, mode, _, identity, status = head.decode("ascii").split(" ")
+        found[_text(path)] = None if status == "D" else (mode, identity)
+    return found
 
 
 def is_ours(folder: Path, *, whole: bool = False) -> bool:
@@ -508,9 +562,10 @@ def _quoted(path: str) -> bytes:
     return quoted(path).encode("ascii")
 
 
-def resolutions(folder: Path) -> Iterator[Path]:
-    """The finished resolutions of a rerere store: folders with what was and what it became."""
-    if folder.is_dir():
-        for entry in sorted(folder.iterdir()):
-            if (entry / "preimage").is_file() and (entry / "postimage").is_file():
-                yield entry
+def resolutions(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """The finished resolutions of a rerere store: files with what was and what it became. One
+    conflict may have several, numbered behind the name (`postimage.1`)."""
+    for before in sorted(folder.glob("*/preimage*")):
+        after = before.with_name(before.name.replace("preimage", "postimage"))
+        if after.is_file():
+            yield before, after

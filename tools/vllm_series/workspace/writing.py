@@ -138,20 +138,21 @@ def sentence(words: str) -> str:
 
 def take_store(series_dir: Path, into: Path) -> None:
     """Give a repository the resolutions that are kept beside the series."""
-    for entry in resolutions(series_dir / STORE):
-        target = into / entry.name
-        if not target.exists():
-            shutil.copytree(entry, target)
+    for pair in resolutions(series_dir / STORE):
+        for place in pair:
+            target = into / place.parent.name / place.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(place, target)
 
 
 def give_store(recorded: Path, series_dir: Path) -> None:
     """Keep a repository's resolutions beside the series."""
-    for entry in resolutions(recorded):
-        target = series_dir / STORE / entry.name
-        for name in ("preimage", "postimage"):
-            data = (entry / name).read_bytes()
-            if not (target / name).is_file() or (target / name).read_bytes() != data:
-                put(target / name, data)
+    for pair in resolutions(recorded):
+        for place in pair:
+            target = series_dir / STORE / place.parent.name / place.name
+            data = place.read_bytes()
+            if not target.is_file() or target.read_bytes() != data:
+                put(target, data)
 
 
 def listing(text: bytes, left_out: Mapping[str, str], names: Sequence[str]) -> bytes:
