@@ -34,12 +34,12 @@ def likely(
     `listing` and `before` (the release that has `path`; None where that is not known) give content
     digests by path. A file that `before` has, with the same bytes, is no new name of anything.
     """
-    one = PurePosixPath(path)
-    ending, same_name = one.suffix, f"/{one.name}"
+    ending, same_name = PurePosixPath(path).suffix, f"/{PurePosixPath(path).name}"
+    near = _Nearness(path)
     own = before.get(path) if before else None
     if before is not None and own is not None:
         same = [
-            (-_nearness(one, PurePosixPath(other), known=False), other)
+            (-near.of(other, known=False), other)
             for other, digest in listing.items()
             if digest == own and before.get(other) != own
         ]
@@ -52,9 +52,17 @@ def likely(
         known = before is not None and other in before
         if not known or other.endswith(same_name):
             # A file of another name that both releases have is what it was.
-            found.append((_nearness(one, PurePosixPath(other), known=known), other))
+            found.append((near.of(other, known=known), other))
     found.sort(key=lambda item: (-item[0], item[1]))
     return tuple(other for _, other in found[:READ])
+
+
+def changed(listing: Mapping[str, str], before: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The files of `listing` that `before` does not have with the same bytes: all that `likely`
+    looks at, for whichever path; all of `listing` where nothing is known of before."""
+    if before is None:
+        return listing
+    return {path: digest for path, digest in listing.items() if before.get(path) != digest}
 
 
 def renames(wanted: bytes, texts: Mapping[str, bytes]) -> tuple[Rename, ...]:
@@ -97,6 +105,7 @@ def renamed(
     if not missing:
         return list(answers)
     listing, before = tree.listing(), base.listing() if base else None
+    listing = changed(listing, before)
     wanted = {path: likely(path, listing, before) for path in sorted(missing)}
     prefetch({tree.release: sorted({path for paths in wanted.values() for path in paths})})
     lines: dict[str, list[bytes]] = {}
@@ -134,16 +143,31 @@ def _similarity(lines: Counter[bytes], size: int, text: bytes) -> int:
 
 
 def _common(lines: Counter[bytes], there: Counter[bytes]) -> int:
-    return sum(len(line) * count for line, count in (lines & there).items())
+    return sum(len(line) * min(lines[line], there[line]) for line in lines.keys() & there.keys())
 
 
-def _nearness(one: PurePosixPath, two: PurePosixPath, *, known: bool) -> float:
-    """How likely `two` is the new name of `one`, by names alone; a file that the release with `one`
-    has as well, under that name, comes after all new ones of a like name."""
-    name = 1.0 if one.name == two.name else SequenceMatcher(None, one.stem, two.stem).ratio()
-    if one.name == "__init__.py" and two.name == one.name:
-        name = 0.3
-    # `vllm/worker/model_runner.py` may become the package `vllm/worker/model_runner/`.
-    inside = one.stem in two.parts or two.stem in one.parts
-    folders = SequenceMatcher(None, one.parts[:-1], two.parts[:-1]).ratio()
-    return 2 * name + folders + 0.7 * inside - 1.2 * known
+class _Nearness:
+    """How likely files are the new name of one, by names alone."""
+
+    def __init__(self, path: str) -> None:
+        self._path = PurePosixPath(path)
+        self._folders: dict[tuple[str, ...], float] = {}
+
+    def of(self, other: str, *, known: bool) -> float:
+        """Of one file; one that the release with the old name has as well, under that name, comes
+        after all new ones of a like name."""
+        one = self._path
+        *folders, last = other.split("/")
+        stem = PurePosixPath(last).stem
+        name = 1.0 if one.name == last else SequenceMatcher(None, one.stem, stem).ratio()
+        if one.name == "__init__.py" and last == one.name:
+            name = 0.3
+        # `vllm/worker/model_runner.py` may become the package `vllm/worker/model_runner/`.
+        inside = one.stem in folders or one.stem == last or stem in one.parts
+        return 2 * name + self._of_folder(tuple(folders)) + 0.7 * inside - 1.2 * known
+
+    def _of_folder(self, folders: tuple[str, ...]) -> float:
+        """Many files lie in one folder, so it is compared once."""
+        if folders not in self._folders:
+            self._folders[folders] = SequenceMatcher(None, self._path.parts[:-1], folders).ratio()
+        return self._folders[folders]
