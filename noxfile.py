@@ -18,8 +18,9 @@ from pathlib import Path
 import nox
 
 ROOT = Path(__file__).parent
-RELEASES = json.loads((ROOT / "tests" / "releases.json").read_text())["releases"]
-PAIRS = [f"{old}-{new}" for old, new in itertools.pairwise(RELEASES)]
+LISTED = json.loads((ROOT / "tests" / "releases.json").read_text())
+RELEASES = LISTED["releases"]
+PAIRS = [f"{old}-{new}" for old, new in itertools.pairwise(LISTED["whole"])]
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
