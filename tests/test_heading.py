@@ -11,7 +11,7 @@ from vllm_series.heading import Heading, heading_of, read_heading
 from vllm_series.parse import parse
 from vllm_series.patch import FileChange
 from vllm_series.place import place
-from vllm_series.placement import Placement
+from vllm_series.placement import FilePlacement, Placement
 from vllm_series.verdicts import Verdict
 
 PATH = "vllm/x.py"
@@ -22,6 +22,7 @@ BLOCK = b"""\
             z = 3
             return
 """
+END = b"        again = 1\n        last = 1\n        over = 1\n"
 BASE = b"class C:\n    def run(self):\n" + BLOCK * 3 + b"        done = 1\n"
 ADDED = b"            y2 = 2\n"
 
@@ -51,8 +52,9 @@ def one(number: int, text: bytes) -> Placement:
     [
         (b"C.run", Heading("C.run")),
         (b"<module>", Heading("<module>")),
-        (b"C.run (2 of 3)", Heading("C.run", 2, 3)),
-        (b"C.f#2 (1 of 2)", Heading("C.f#2", 1, 2)),
+        (b"C.run (2 of 3)", Heading("C.run", 2, 3, alone=False)),
+        (b"C.f#2 (1 of 2)", Heading("C.f#2", 1, 2, alone=False)),
+        (b"C.run (1 of 1)", Heading("C.run", alone=False)),
         (b"", None),
     ],
 )
@@ -62,7 +64,7 @@ def test_heading_is_read_and_written_back(text: bytes, heading: Heading | None) 
 
 
 @pytest.mark.parametrize(
-    "text", [b"C.run (3 of 2)", b"C.run (0 of 2)", b"C.run (1 of 1)", b"f (x)"]
+    "text", [b"C.run (3 of 2)", b"C.run (0 of 2)", b"C.run (2 of 1)", b"f (x)"]
 )
 def test_count_that_makes_no_sense_is_no_count(text: bytes) -> None:
     assert read_heading(text) == Heading(text.decode())
@@ -77,14 +79,87 @@ def test_copy_is_named_and_found_again_at_other_lines(number: int) -> None:
     assert placed.placements[0].scope == "C.run"
 
 
-def test_text_that_stands_once_in_its_scope_has_no_count() -> None:
+def test_text_that_stands_once_in_its_file_has_no_count() -> None:
     after = BASE.replace(b"done = 1", b"done = 2")
     (change,) = parse(git_diff({PATH: BASE}, {PATH: after}), "p").files
     assert heading_of(change.hunks[0], BASE, after, PATH) == b"C.run"
-    twice = BASE + BASE.replace(b"class C", b"class D")
+
+
+def test_text_that_stands_once_in_its_scope_and_elsewhere_says_so() -> None:
+    twice = TWICE + b"\nEND = 1\n"
     after = twice.replace(b"done = 1", b"done = 2", 1)
-    (change,) = parse(git_diff({PATH: twice}, {PATH: after}), "p").files
-    assert heading_of(change.hunks[0], twice, after, PATH) == b"C.run"
+    (change,) = parse(git_diff({PATH: twice}, {PATH: after}, "-U1"), "p").files
+    assert heading_of(change.hunks[0], twice, after, PATH) == b"C.run (1 of 1)"
+
+
+# A scope that has another name in the target.
+
+TWICE = BASE + b"\n\n" + BASE.replace(b"class C", b"class D")
+
+
+def in_c(base: bytes, target: bytes, context: int = 3) -> FilePlacement:
+    """Where the change of the last line of `C.run`, made on `base`, goes in `target`."""
+    after = base.replace(b"done = 1", b"done = 2", 1)
+    (change,) = parse(git_diff({PATH: base}, {PATH: after}, f"-U{context}"), "p").files
+    (hunk,) = change.hunks
+    hunk = replace(hunk, heading=heading_of(hunk, base, after, PATH))
+    return place(replace(change, hunks=(hunk,), old_id=None), target, PATH, binding=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "scope"),
+    [
+        pytest.param(b"class C", b"class Other", "Other.run", id="class"),
+        pytest.param(b"def run", b"def _run", "C._run", id="method"),
+    ],
+)
+def test_text_that_stood_once_in_the_base_follows_its_scope_to_a_new_name(
+    old: bytes, new: bytes, scope: str
+) -> None:
+    base = BASE + END
+    target = base.replace(old, new)
+    placed = in_c(base, b"import os\n" + target)
+    assert placed.verdict is Verdict.OFFSET
+    assert placed.placements[0].scope == scope
+    assert placed.result == b"import os\n" + target.replace(b"done = 1", b"done = 2")
+
+
+def test_text_that_had_a_twin_in_the_base_is_not_followed_to_another_scope() -> None:
+    # C is gone; what is left is the twin, and not another name of C.
+    base = TWICE.replace(b"\n\nclass D", END + b"\n\nclass D") + END
+    placed = in_c(base, base[base.index(b"class D") :])
+    assert placed.verdict is Verdict.MOVED
+    assert placed.result is None
+
+
+RENAMED = (BASE + END).replace(b"class C", b"class B")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(RENAMED.replace(b"def run", b"def go"), id="both names differ"),
+        pytest.param(
+            RENAMED + b"\n\nclass C:\n    def run(self):\n        return 0\n",
+            id="the scope is there without the text",
+        ),
+        pytest.param(
+            RENAMED + b"\n\nclass D:\n    def run(self):\n" + BLOCK + b"        done = 1\n" + END,
+            id="the text stands twice",
+        ),
+        pytest.param(
+            RENAMED + b"\n\nclass D:\n    def run(self):\n" + BLOCK + b"        done = 2\n" + END,
+            id="the result stands too",
+        ),
+    ],
+)
+def test_scope_that_is_no_other_name_is_not_followed(target: bytes) -> None:
+    assert in_c(BASE + END, RENAMED).result is not None
+    assert in_c(BASE + END, target).result is None
+
+
+def test_few_lines_are_not_followed_to_another_scope() -> None:
+    assert in_c(BASE + END, RENAMED, context=1).verdict is Verdict.MOVED
 
 
 @pytest.mark.parametrize(
@@ -132,3 +207,8 @@ def test_git_and_patch_take_a_heading_with_a_count() -> None:
     assert heading != b" C.run (2 of 3)"
     assert git_apply({PATH: BASE}, counted) == {PATH: after}
     assert gnu_patch({PATH: BASE}, counted) == {PATH: after}
+
+
+@pytest.mark.parametrize(("above", "verdict"), [(290, Verdict.OFFSET), (310, Verdict.MOVED)])
+def test_far_away_another_name_is_not_followed(above: int, verdict: Verdict) -> None:
+    assert in_c(BASE + END, b"import os\n" * above + RENAMED).verdict is verdict

@@ -185,6 +185,32 @@ def test_a_heading_says_which_copy_of_its_text_is_meant(
     assert (any(text in one for one in problems) and len(problems) == 1) if text else not problems
 
 
+@pytest.mark.parametrize(
+    ("heading", "text"),
+    [
+        ("C.run (1 of 1)", ""),
+        ("C.run", "its text stands elsewhere in the file too. Write 'C.run (1 of 1)'."),
+        ("C.run (1 of 2)", "its text stands elsewhere in the file too. Write 'C.run (1 of 1)'."),
+    ],
+)
+def test_a_heading_says_that_its_text_has_a_twin_in_another_scope(
+    folder: Path, heading: str, text: str
+) -> None:
+    path = "vllm/twins.py"
+    one = b"class %b:\n    def run(self):\n        x = 1\n        y = 2\n        z = 3\n"
+    base = one % b"C" + b"\n\n" + one % b"D"
+    diff = git_diff({path: base}, {path: base.replace(b"2", b"3", 1)}, "-U1", "--full-index")
+    start, _, rest = diff.partition(b" @@")
+    body = rest.partition(b"\n")[2]
+    own = (folder / NAME).read_bytes().partition(b"diff --git ")[0]
+    contracts = [line for line in own.splitlines(True) if not line.startswith(b"Contract")]
+    (folder / NAME).write_bytes(
+        b"".join(contracts) + start + b" @@ " + heading.encode() + b"\n" + body
+    )
+    problems = said(lint(folder, {path: base}.get, "0.33.0"))
+    assert (any(text in each for each in problems) and len(problems) == 1) if text else not problems
+
+
 def test_a_count_that_makes_no_sense_is_no_scope(folder: Path) -> None:
     edit(folder, b"@@ Scheduler.schedule\n", b"@@ Scheduler.schedule (3 of 2)\n")
     assert any("is not the hunk's scope" in one for one in said(lint(folder)))

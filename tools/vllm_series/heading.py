@@ -5,6 +5,8 @@ The heading is the free text after the second `@@`, which git, quilt and patch i
 scope that the hunk changes. Where the hunk's context and removed lines stand there more than once
 in the base, it also says how often and which of them is meant: `Scheduler.schedule (2 of 3)`. A
 patch alone can so be told from its twins, and a file in which their number has changed is refused.
+`(1 of 1)` says that the text stands once there, and elsewhere in the base too. No count says that
+it stands once in the whole file: it can then be followed where the scope has another name.
 """
 
 from __future__ import annotations
@@ -20,14 +22,16 @@ _COPY = re.compile(r"(?P<scope>.*) \((?P<number>[1-9]\d*) of (?P<count>[1-9]\d*)
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """`number` counts from 1 to `count`, the copies of the hunk's text in `scope`, from the top."""
+    """`number` counts from 1 to `count`, the copies of the hunk's text in `scope`, from the top.
+    `alone`: it stands nowhere else in the file, neither in the scope nor outside."""
 
     scope: str
     number: int = 1
     count: int = 1
+    alone: bool = True
 
     def __str__(self) -> str:
-        return f"{self.scope} ({self.number} of {self.count})" if self.count > 1 else self.scope
+        return self.scope if self.alone else f"{self.scope} ({self.number} of {self.count})"
 
 
 def read_heading(heading: bytes) -> Heading | None:
@@ -37,9 +41,18 @@ def read_heading(heading: bytes) -> Heading | None:
     if not text:
         return None
     found = _COPY.fullmatch(text)
-    if found and int(found["number"]) <= int(found["count"]) > 1:
-        return Heading(found["scope"], int(found["number"]), int(found["count"]))
+    if found and int(found["number"]) <= int(found["count"]):
+        return Heading(found["scope"], int(found["number"]), int(found["count"]), alone=False)
     return Heading(text)
+
+
+def is_other_name(bound: str, scope: str) -> bool:
+    """Whether `scope` can be what `bound`, which is in the file no more, is called now: a scope of
+    which either the last name or all that is in front of it is as it was."""
+    from vllm_series.scope import MODULE
+
+    old, new = bound.rpartition("."), scope.rpartition(".")
+    return scope != MODULE and (old[0] == new[0] or old[2] == new[2])
 
 
 def heading_of(hunk: Hunk, base: bytes, edited: bytes, path: str) -> bytes:

@@ -333,6 +333,12 @@ def _scopes(file: FilePlan, before: bytes, after: bytes) -> Iterator[tuple[int, 
                 f"section heading {heading!r}, but it changes {scope}, where its text stands "
                 f"{wanted.count} times. Write {str(wanted)!r}.",
             )
+        elif not wanted.alone:
+            yield (
+                hunk.lineno,
+                f"section heading {heading!r}, but it changes {scope}, and its text stands "
+                f"elsewhere in the file too. Write {str(wanted)!r}.",
+            )
         else:
             yield (
                 hunk.lineno,

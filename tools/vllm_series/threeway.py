@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vllm_series.align import GONE, Alignment, align
+from vllm_series.heading import is_other_name
 from vllm_series.patch import Hunk
 from vllm_series.placement import FilePlacement, Placement
 from vllm_series.search import Search, bound_scope
@@ -258,9 +259,16 @@ class ThreeWay:
         if not all(meant):
             meant = list(self._base_scopes()) or meant
         return tuple(
-            _in_scope(each.placement, scope, wanted)
+            _in_scope(each.placement, scope, self._wanted(each.placement, scope, wanted))
             for each, scope, wanted in zip(placed, here, meant, strict=True)
         )
+
+    def _wanted(self, placement: Placement, scope: str, wanted: str | None) -> str | None:
+        """The scope that a change must be in: `scope` itself where its text alone has found it, and
+        it is another name of one that is gone."""
+        if wanted is None or not placement.verdict.fits or self.search.known(wanted):
+            return wanted
+        return scope if is_other_name(wanted, scope) else wanted
 
     def _base_scopes(self) -> list[str]:
         """The scope that each hunk changes in the base; empty where the base does not parse."""
