@@ -41,11 +41,10 @@ def imported(installed: Path, fresh: Path, tmp_path: Path) -> Import:
         if isinstance(script, str):
             place.write_text(script)
         source = ("--source", f"dir:{installed}", "--base", "0.33.0", "--series-dir", str(fresh))
-        before, behind = words, ()
-        if "--" in words:
-            before, behind = words[: words.index("--")], words[words.index("--") :]
+        at = words.index("--") if "--" in words else len(words)
         agreed = ("--yes",) if yes else ()
-        return run("import", place, *source, *WHO, *agreed, *before, *behind, **env)
+        rest = (*source, *WHO, *agreed, *words[:at], *words[at:])
+        return run("import", place, *rest, cwd=None, stdin=b"", inside=(), **env)
 
     return call
 

@@ -70,7 +70,8 @@ def write_branch(patches: Sequence[Patch], folder: Path, name: str, onto: str) -
 
 def _step(patch: Patch, layers: Layers, onto: str, folder: Path) -> PatchStep:
     plan = layers.plan(patch)
-    strange = [file.path for file in plan.files if not file.pristine]
+    # A file that is only renamed, or only changes its mode, has no blob id in the patch.
+    strange = [file.path for file in plan.files if file.change.hunks and not file.pristine]
     if plan.step is None or not plan.fits or strange:
         told = (
             f"{strange[0]} of {onto} is not the file that it was made on"
