@@ -25,6 +25,7 @@ DIFF = (
     b" line 9\n line 10\n+added\n line 11\n"
 )
 """Fits the engine of the wheels made by hand."""
+LATER = "vllm-9.10.0-py3-none-any.whl"
 
 
 # -- the real index -------------------------------------------------------------------------------
@@ -212,6 +213,41 @@ def test_no_file_name_and_no_locale_breaks_the_answer(place: Path) -> None:
         assert (done.returncode, done.stderr) == (0, b"")
         assert b"\x1b" not in done.stdout
         assert b"9.9.9" in done.stdout
+
+
+def test_a_series_that_cannot_be_read_hides_no_other(place: Path) -> None:
+    shutil.copy(place / "wheels" / "vllm-9.9.9-py3-none-any.whl", place / "wheels" / LATER)
+    other = place / "series" / "vllm-9.10"
+    other.mkdir()
+    (other / "series").write_text("gone.patch\n")
+    code, out, err = check(place, "--releases", "9.9.9,9.10")
+    assert (code, err) == (1, "")
+    assert "fix.diff  =" in out
+    said = " ".join(out.split())
+    assert "9.10.0: not judged. " in said
+    assert "lists gone.patch, which is not there" in said
+    code, out, err = check(place, "--releases", "9.10")
+    assert (code, out) == (1, "")
+    assert "lists gone.patch" in err
+
+
+def test_one_commit_or_folder_is_judged_though_it_is_no_release(place: Path) -> None:
+    (place / "tree" / "vllm").mkdir(parents=True)
+    (place / "tree" / "vllm" / "_version.py").write_text("__version__ = '9.9.10.dev3+g1234567'\n")
+    (place / "tree" / "vllm" / "engine.py").write_bytes(
+        b"".join(b"line %d\n" % number for number in range(30))
+    )
+    told = run("check", "--source", f"dir:{place / 'tree'}", cwd=place)
+    assert told.code == 0
+    assert "fix.diff" in told.out
+    assert "clean on the one supported release" in told.out
+
+
+def test_a_wheel_that_stands_for_nothing_judged_is_said(place: Path) -> None:
+    name = "vllm-9.9.8-py3-none-any.whl"
+    code, _, err = check(place, "--releases", "9.9.9", "--wheel", name)
+    assert code == 0
+    assert f"--wheel {name} is of a release that is not judged here" in err
 
 
 # -- words and streams ----------------------------------------------------------------------------

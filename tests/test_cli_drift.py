@@ -103,6 +103,17 @@ def test_a_patch_that_is_nowhere_is_refused(folder: Path) -> None:
     assert ran.code == 1
     assert "no patch nothing: neither a file nor in vllm-0.33" in ran.err
     assert not ran.out
+    ran = run("drift", "nothing.diff", cwd=folder)
+    assert (ran.code, ran.out) == (1, "")
+    assert "no patch nothing.diff: there is no such file, and no series folder: none in" in ran.err
+
+
+def test_a_patch_is_read_from_standard_input(folder: Path) -> None:
+    diff = (folder / "mine.diff").read_bytes()
+    ran = run("drift", "-", "--source", f"dir:{folder / 'up'}", "--json", stdin=diff)
+    named = run("drift", folder / "mine.diff", "--source", f"dir:{folder / 'up'}", "--json")
+    assert (ran.code, named.code) == (0, 0)
+    assert json.loads(ran.out) == {**json.loads(named.out), "patch": "stdin.patch"}
 
 
 def test_a_release_that_is_not_there_is_wrong_usage(folder: Path) -> None:

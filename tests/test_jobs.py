@@ -90,6 +90,20 @@ def test_a_release_named_twice_is_judged_once(folder: Path) -> None:
     assert len(jobs(folder, RELEASES, versions=("0.33.0", "0.33.0"))) == 1
 
 
+def test_a_folder_that_cannot_be_read_is_the_fault_of_its_own_releases(folder: Path) -> None:
+    (folder / "vllm-0.33" / "a.patch").unlink()
+    made = jobs(folder, RELEASES)
+    assert shown(made) == [
+        ("0.32.0", "vllm-0.32", True),
+        ("0.33.0", "vllm-0.33", True),
+        ("0.33.1", "vllm-0.33.1", True),
+    ]
+    assert [bool(job.entries) for job in made] == [True, False, True]
+    assert [job.release for job in made if job.fault and "a.patch" in str(job.fault)] == ["0.33.0"]
+    with pytest.raises(SeriesError, match=r"a\.patch, which is not there"):
+        jobs(folder, RELEASES, series="vllm-0.33")
+
+
 def test_what_cannot_be_asked_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--series and --patch"):
         jobs(folder, RELEASES, series="0.33", patches=(PATCH,))

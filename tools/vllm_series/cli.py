@@ -117,7 +117,7 @@ def run(arguments: list[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("vllm-series: interrupted; the tree is as it was or fully changed", err=True)
+        click.echo("vllm-series: interrupted; nothing is left half changed", err=True)
         return 130
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""

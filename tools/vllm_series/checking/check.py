@@ -110,7 +110,7 @@ class _Run:
         self._find_known_bases(jobs)
         wanted: dict[str, set[str]] = {}
         for job in jobs:
-            if self._failed_to_open(job.release) or self._recall(job) is not None:
+            if job.fault or self._failed_to_open(job.release) or self._recall(job) is not None:
                 continue
             subject = self._subject(job.entries)
             if subject is None:
@@ -269,6 +269,8 @@ class _Run:
             job.is_supported,
         )
         try:
+            if job.fault is not None:
+                raise job.fault
             if (error := self._failed.get(job.release)) is not None:
                 raise error
             tree = self._catalog.tree(job.release)

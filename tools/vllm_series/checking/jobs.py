@@ -21,12 +21,14 @@ class Job:
     """One series (or patches given by file, `series` None) and one release, `0.33.0`.
 
     `is_supported` says that a series folder serves the release, and that it is the one judged.
+    `fault` says why the folder could not be read; there are no entries then.
     """
 
     release: str
     series: str | None
     entries: tuple[Entry, ...]
     is_supported: bool
+    fault: SeriesError | None = None
 
 
 def jobs(
@@ -45,7 +47,8 @@ def jobs(
     `series` every such release. `series` names the folder (`vllm-0.32` or `0.32`) to hold against
     all of them; `patches` are held against them instead of any series.
 
-    Raises UsageError for what cannot be asked, SeriesError for a folder that cannot be read.
+    Raises UsageError for what cannot be asked, SeriesError where no folder can be read; one of
+    several that cannot is the `fault` of its jobs, and the others are judged.
     """
     if series is not None and patches:
         raise UsageError("--series and --patch name two things to judge. Leave one of them out.")
@@ -64,7 +67,7 @@ def jobs(
         versions = wanted if everywhere or not served else served
     order = {release.version: at for at, release in enumerate(releases)}
     versions = sorted(dict.fromkeys(versions), key=lambda version: order.get(version, len(order)))
-    loaded: dict[Path, tuple[Entry, ...]] = {}
+    loaded: dict[Path, tuple[tuple[Entry, ...], SeriesError | None]] = {}
     made = []
     for version in versions:
         serving = _serving(there, version)
@@ -73,9 +76,20 @@ def jobs(
             continue
         folder = fixed or serving or _nearest(there, version)
         if folder not in loaded:
-            loaded[folder] = load(folder).entries
-        made.append(Job(version, folder.name, loaded[folder], folder == serving))
+            loaded[folder] = _loaded(folder)
+        entries, fault = loaded[folder]
+        made.append(Job(version, folder.name, entries, folder == serving, fault))
+    if made and all(job.fault for job in made):
+        assert made[0].fault is not None
+        raise made[0].fault
     return tuple(made)
+
+
+def _loaded(folder: Path) -> tuple[tuple[Entry, ...], SeriesError | None]:
+    try:
+        return load(folder).entries, None
+    except SeriesError as fault:
+        return (), fault
 
 
 def _folders(series_dir: Path | None, *, required: bool) -> list[Path]:

@@ -168,7 +168,7 @@ def _judged(
     progress: Progress,
 ) -> tuple[Sequence[Job], list[ReleaseAnswer]]:
     from vllm_series.checking.check import check, jobs
-    from vllm_series.upstream.open import open_catalog, told
+    from vllm_series.upstream.open import INDEX, open_catalog, told
     from vllm_series.upstream.ranges import select
     from vllm_series.upstream.store import Store, open_store
 
@@ -186,10 +186,14 @@ def _judged(
     catalog = open_catalog(upstream, remark)
     progress.say("listing releases")
     releases = catalog.releases()
+    versions = select(releases, spec) if spec is not None else None
+    if spec is None and upstream.source != INDEX and len(releases) == 1:
+        # Who names one folder, archive or commit means it, be it a release or not.
+        versions = (releases[0].version,)
     todo = jobs(
         folder,
         releases,
-        versions=select(releases, spec) if spec is not None else None,
+        versions=versions,
         series=series_name,
         patches=entries,
     )
@@ -198,10 +202,15 @@ def _judged(
             "there is no final release to judge. Name what there is with --releases; "
             "vllm-series releases lists it."
         )
-    if not any(job.entries for job in todo):
+    if not any(job.entries or job.fault for job in todo):
         raise RefusedError(
             "no series here lists a patch: nothing to check. Write names of patches into one."
         )
+    judged = {job.release for job in todo}
+    there = {release.wheel for release in releases if release.version in judged}
+    for name in upstream.wheels:
+        if name not in there:
+            remark(f"--wheel {name} is of a release that is not judged here. See --releases.")
     # The catalog has said by now what is to be said of the cache.
     store = Store(None) if upstream.no_cache else open_store(lambda _message: None)
     answers: list[ReleaseAnswer] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -63,9 +64,9 @@ def command(
 ) -> int:
     """Where a patch fits, release by release, and what upstream did where it does not.
 
-    PATCH is the path of a file, or a name in a series, with or without its ending; without
-    --series the newest series that has it is taken. From the release that it was made on the
-    releases are walked in both directions, hunk by hunk.
+    PATCH is the path of a file, `-` for standard input, or a name in a series, with or without its
+    ending; without --series the newest series that has it is taken. From the release that it was
+    made on the releases are walked in both directions, hunk by hunk.
 
     The answer is information: exit code 0, whether the patch fits or not. Releases that could not
     be read are named, and the others are answered.
@@ -105,12 +106,17 @@ def command(
 
 def _entries(name: str, series_dir: Path | None, series_name: str | None) -> list[Entry]:
     """The patch, last, and those of its series in front of it."""
+    if name == "-":
+        return [Entry("stdin.patch", sys.stdin.buffer.read())]
     if series_name is None and Path(name).is_file():
         return [Entry(Path(name).name, Path(name).read_bytes())]
     if series_name is not None:
         chosen = [chosen_folder(series_dir, series_name, None)]
     else:
-        base = series_folder(series_dir)
+        try:
+            base = series_folder(series_dir)
+        except SeriesError as error:
+            raise SeriesError(f"no patch {name}: there is no such file, and {error}") from None
         chosen = [base] if (base / "series").is_file() else folders(base)[::-1]
     for folder in chosen:
         entries = list(load(folder).entries)
