@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import compress
 
 from vllm_series.errors import PatchFormatError
 from vllm_series.mail import readable
@@ -49,12 +50,12 @@ class Hunk:
     @property
     def pre(self) -> list[bytes]:
         """The pre-image: context and removed lines."""
-        return [line for op, line in zip(self.ops, self.lines, strict=True) if op != _ADDED]
+        return list(compress(self.lines, self.ops.translate(_NOT_ADDED)))
 
     @property
     def post(self) -> list[bytes]:
         """The post-image: context and added lines."""
-        return [line for op, line in zip(self.ops, self.lines, strict=True) if op != _REMOVED]
+        return list(compress(self.lines, self.ops.translate(_NOT_REMOVED)))
 
     @property
     def first_line(self) -> int:
@@ -115,6 +116,7 @@ class Hunk:
 
 
 _ADDED, _REMOVED = ord("+"), ord("-")
+_NOT_ADDED, _NOT_REMOVED = bytes.maketrans(b"+", b"\0"), bytes.maketrans(b"-", b"\0")
 _SWAP = bytes.maketrans(b"+-", b"-+")
 _CHANGE = re.compile(rb"[+-]+")
 

@@ -114,9 +114,9 @@ def _place_pristine(hunks: Sequence[Hunk], lines: list[bytes], binding: bool) ->
 def _joins(hunk: Hunk, lines: list[bytes], start: int) -> bool:
     """Whether the post-image can stand at 0-based `start` without gluing two lines together."""
     end = start + hunk.old_count
-    if start > len(lines) or (start and hunk.post and not lines[start - 1].endswith(b"\n")):
+    if start > len(lines) or (start and hunk.new_count and not lines[start - 1].endswith(b"\n")):
         return False
-    return end == len(lines) or not hunk.post or hunk.post[-1].endswith(b"\n")
+    return end == len(lines) or not hunk.new_count or hunk.post[-1].endswith(b"\n")
 
 
 def _stand(hunks: Sequence[Hunk], lines: list[bytes]) -> bool:

@@ -6,6 +6,7 @@ A patch takes its worst hunk's verdict, so the order of the members is part of t
 from __future__ import annotations
 
 from enum import Enum
+from operator import attrgetter
 
 
 class Verdict(Enum):
@@ -34,10 +35,9 @@ class Verdict(Enum):
     BLOCKED = "blocked"
     """A patch that this one needs has failed."""
 
-    @property
-    def rank(self) -> int:
+    def __init__(self, _word: str) -> None:
+        self.rank: int = len(type(self).__members__)
         """0 is best."""
-        return _RANK[self]
 
     @property
     def fits(self) -> bool:
@@ -48,9 +48,6 @@ class Verdict(Enum):
         return self.rank < other.rank
 
 
-_RANK = {verdict: rank for rank, verdict in enumerate(Verdict)}
-
-
 def worst(verdicts: list[Verdict]) -> Verdict:
     """The verdict that a whole takes from its parts; `EXACT` for no parts at all."""
-    return max(verdicts, key=lambda verdict: verdict.rank, default=Verdict.EXACT)
+    return max(verdicts, key=attrgetter("rank"), default=Verdict.EXACT)

@@ -217,6 +217,8 @@ class Subject:
 
     def _patched(self, path: str) -> bytes | None:
         text = self.read(path) if self.read else None
+        if not any(path in self._reach(patch).paths for patch in self.patches):
+            return text
         for (_, where), step in self._steps.items():
             if where == path:
                 text = step.after
