@@ -133,6 +133,27 @@ def test_a_bare_diff_is_named_after_its_file(old: str, new: str) -> None:
     assert found.patch.files[0].paths(1) == ("vllm/envs.py", "vllm/envs.py")
 
 
+def test_what_git_shows_of_a_commit_is_understood(
+    tmp_path: Path, oracle: Callable[[str], str]
+) -> None:
+    def git(*words: str) -> bytes:
+        words = (oracle("git"), *words)
+        return subprocess.run(words, cwd=tmp_path, capture_output=True, check=True).stdout
+
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm/envs.py").write_text("import os\nx = 1\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "stock")
+    (tmp_path / "vllm/envs.py").write_text("import os\nx = 2\n")
+    message = "envs: count from two\n\nBecause:\n\n    one was wrong.\n\nOrigin: vendor"
+    git("commit", "-qam", message)
+    found = one(git("show"))
+    assert found.message == message
+    assert found.author == "A Tester <tester@example.com>"
+    assert found.date == git("log", "-1", "--format=%aD").decode().strip()
+
+
 def test_files_outside_of_the_package_are_left_out_and_told() -> None:
     outside = DIFF.replace(b"vllm/envs.py", b"tests/test_envs.py")
     found = one(DIFF + outside)

@@ -300,18 +300,19 @@ def test_files_written_outside_of_the_copy_are_told(
     assert len(made(fresh).files) == 1
 
 
-def test_no_other_installation_can_be_written_to(
-    imported: Import, fresh: Path, tmp_path: Path
+@pytest.mark.parametrize("folder", ["site-packages", "src"])
+def test_no_other_vllm_can_be_written_to(
+    folder: str, imported: Import, fresh: Path, tmp_path: Path
 ) -> None:
-    other = tmp_path / "venv" / "site-packages" / "vllm"
+    other = tmp_path / "venv" / folder / "vllm"
     other.mkdir(parents=True)
     (other / "x.py").write_text("stock\n")
-    hidden = str(tmp_path / "venv" / "site") + "-packages"
-    told = imported(f"d = {str(tmp_path / 'venv')!r} + '/site' + '-packages'\n"
-                    "open(d + '/vllm/x.py', 'w').write('edited')\n")  # fmt: skip
+    where = f"{str(tmp_path / 'venv')!r} + '/' + {folder[:3]!r} + {folder[3:]!r} + '/vllm/x.py'"
+    told = imported(f"open({where}, 'w').write('edited')\n")
     assert told.code == 1
-    assert f"{hidden}/vllm/x.py is of an installation" in told.err
+    assert f"{other}/x.py is of another vLLM" in told.err
     assert (other / "x.py").read_text() == "stock\n"
+    assert everything(fresh) == {}
 
 
 def test_a_folder_of_an_installation_in_the_script_is_refused(
@@ -321,6 +322,12 @@ def test_a_folder_of_an_installation_in_the_script_is_refused(
     assert told.code == 2
     assert "--site /usr/lib/python3/dist-packages" in told.err
     assert everything(fresh) == {}
+
+
+def test_a_folder_that_only_a_comment_names_is_no_reason(imported: Import) -> None:
+    comment = "'''Edit /usr/lib/python3/dist-packages.'''\n# /opt/lib/site-packages\n"
+    told = imported(comment + FOUND[FOUND.index("import os") :])
+    assert told.code == 0, told.err
 
 
 def test_a_dry_run_prints_the_patch_alone(imported: Import, fresh: Path) -> None:

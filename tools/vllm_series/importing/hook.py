@@ -57,6 +57,14 @@ class _Finder(importlib.machinery.PathFinder):
         return spec
 
 
+def _is_foreign(full: str) -> bool:
+    """Whether a path is of an installation, or a file of another vLLM that is there."""
+    if any(part in full + os.sep for part in _FOREIGN):
+        return True
+    named = f"{os.sep}vllm{os.sep}" in full and full.endswith(".py")
+    return named and os.path.exists(full)  # noqa: PTH110 (loaded before all else)
+
+
 def _watch(log: int) -> None:
     def note(kind: str, path: str) -> None:
         os.write(log, f"{kind}\t{path}\n".encode("utf-8", "surrogateescape").replace(b"\0", b""))
@@ -64,7 +72,7 @@ def _watch(log: int) -> None:
     def seen(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, _mode, flags = arguments
-            written = bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC))
+            written = bool((flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC))
             paths = [path]
         elif event in _WRITES:
             written = True
@@ -80,10 +88,10 @@ def _watch(log: int) -> None:
                 note("read", full[len(_SITE) + 1 :])
             elif not inside and written and full not in _PASSED:
                 note("wrote", full)
-                if any(part in full + os.sep for part in _FOREIGN):
+                if _is_foreign(full):
                     raise PermissionError(
-                        f"{full} is of an installation, and an import changes none: only the copy "
-                        f"in {_SITE} may be edited"
+                        f"{full} is of another vLLM, and an import changes none: only the copy in "
+                        f"{_SITE} may be edited"
                     )
 
     sys.addaudithook(seen)

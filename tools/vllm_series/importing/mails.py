@@ -213,6 +213,9 @@ def _bare(name: str, patch: Patch, passed: tuple[str, ...]) -> Incoming:
     if "---" in lines:
         lines = lines[: lines.index("---")]
     text = "\n".join(line for line in lines if not _DIFF_COMMAND.match(line)).strip("\n")
+    if shown := _SHOWN.match(text + "\n"):
+        author, when, message = shown.groups()
+        return Incoming(name, patch, author, _mail_date(when), _dedented(message), (), passed)
     head, _, rest = text.partition("\n\n")
     fields = _fields(head)
     if not fields:
@@ -231,6 +234,28 @@ def _bare(name: str, patch: Patch, passed: tuple[str, ...]) -> Incoming:
     )
     message = _message(subject, body, trailers) if subject else ""
     return Incoming(name, patch, _author(author), None, message, (), passed, patch.base)
+
+
+_SHOWN = re.compile(
+    r"commit [0-9a-f]{7,40}.*\n(?:Merge: .*\n)?Author: +(\S.* <.*>)\nDate: +(.*)\n\n"
+    r"((?:    .*\n|\n)+)"
+)
+"""The head of what `git show` and `git log -p` print (git-log(1), "medium")."""
+
+
+def _mail_date(text: str) -> str | None:
+    """The date of a mail by git's own way of writing one (`Tue Dec 1 10:00:00 2026 +0100`)."""
+    from datetime import datetime
+
+    try:
+        when = datetime.strptime(text, "%a %b %d %H:%M:%S %Y %z")
+    except ValueError:
+        return None
+    return when.strftime(f"%a, {when.day} %b %Y %H:%M:%S %z")
+
+
+def _dedented(text: str) -> str:
+    return "\n".join(line.removeprefix("    ") for line in text.split("\n")).strip("\n")
 
 
 def _fields(paragraph: str) -> dict[str, str]:

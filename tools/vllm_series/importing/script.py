@@ -38,7 +38,7 @@ _DOUBT = re.compile(
     r"\b(fail(ed)?|warn(ing)?|error|skip(ped|ping)?|not found|not applied|no[- ]?op|missing)\b",
     re.I,
 )
-_FIXED = re.compile(rb"/[\w./+-]*/(?:site|dist)-packages\b")
+_FIXED = re.compile(r"/[\w./+-]*/(?:site|dist)-packages\b")
 _SWITCH = re.compile(
     rb"""(?:environ\.get|getenv)\(\s*["'](\w+)["'](?:\s*,\s*["'](?:0|false|)["'])?\s*\)"""
     rb"""\s*==\s*["'](\w+)["']"""
@@ -71,7 +71,7 @@ class Script:
 
     def fixed_folders(self) -> list[str]:
         """Folders of installations that its text names and that nothing stands for."""
-        found = {match.decode() for match in _FIXED.findall(self.place.read_bytes())}
+        found = {match for text in _texts(self.place) for match in _FIXED.findall(text)}
         given = [folder.rstrip("/") for folder in self.instead]
         return sorted(folder for folder in found if folder not in given)
 
@@ -177,6 +177,21 @@ def _copied(tree: ReleaseTree, catalog: Catalog, release: str, say: Callable[[st
         raise error
     texts = {path: text for path in paths if (text := tree.read(path)) is not None}
     return State(texts, {path: tree.mode(path) or 0o644 for path in texts})
+
+
+def _texts(place: Path) -> list[str]:
+    """The constant texts of a script, but for those that stand by themselves: docstrings."""
+    source = place.read_bytes()
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return [source.decode("utf-8", "replace")]
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone
+    ]
 
 
 def _docstring(place: Path) -> str:
