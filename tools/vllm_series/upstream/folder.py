@@ -11,17 +11,23 @@ from vllm_series.trees import PACKAGE, DiskTree
 from vllm_series.upstream.digests import digests
 from vllm_series.upstream.store import Store
 
+_HELD = 16 << 20
+"""Bytes of texts in memory for each folder."""
+
 
 class FolderTree:
     """A folder as a release; what is in it now, whatever it is named.
 
-    Texts are held in no cache, since anybody may change them; their digests are kept in `store`.
+    Texts are held in no cache, since anybody may change them, but for a short while in memory: a
+    check reads a file up to three times. Their digests are kept in `store`.
     """
 
     def __init__(self, tree: DiskTree, release: str, store: Store) -> None:
         self._tree = tree
         self._release = release
         self._store = store
+        self._texts: dict[str, bytes | None] = {}
+        self._held = 0
 
     @property
     def label(self) -> str:
@@ -46,7 +52,14 @@ class FolderTree:
 
     def read(self, path: str) -> bytes | None:
         """The whole file, None where there is none; refuses as `DiskTree.read` does."""
-        return self._tree.read(path)
+        if path not in self._texts:
+            text = self._tree.read(path)
+            self._held += len(text or b"")
+            if self._held > _HELD:
+                self._texts.clear()
+                self._held = len(text or b"")
+            self._texts[path] = text
+        return self._texts[path]
 
     def mode(self, path: str) -> int | None:
         """The permission bits."""
