@@ -29,7 +29,7 @@ _TELLING = 4
 """Of fewer lines than this that are not blank, a scope that is gone is not followed."""
 _NEAR = 300
 """Nor as many lines away as this: of 300 such places in samples of the drift benchmark all but a
-few are nearer, and what belonged nowhere is not."""
+few are nearer, and of what belonged nowhere hardly anything is."""
 
 
 def bound_scope(hunk: Hunk, binding: bool) -> str | None:
