@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -57,18 +58,22 @@ def test_status_names_the_wheel_that_the_bytes_come_from(
     assert told in run("verify", "--target", cpu).out
 
 
-def test_a_second_build_is_named_though_no_series_fits_it(stock: Stock, tmp_path: Path) -> None:
+def test_a_second_build_is_named_though_no_series_fits_it(
+    stock: Stock, series: Path, tmp_path: Path
+) -> None:
+    shutil.rmtree(series / "vllm-0.20")
     # uv and pip take the second build; RECORD is all that naming it needs.
     site = copied(stock("0.20.1"), tmp_path / "site")
     told = (
         "the Python files of vllm-0.20.1-1-cp38-abi3-*.whl, which are not those of "
         "vllm-0.20.1-cp38-abi3-*.whl"
     )
-    status = run("status", "--target", site)
+    status = run("status", "--target", site, cwd=series.parent)
     assert told in status.out
     assert "no series for vllm 0.20.1" in status.out
-    assert told in run("verify", "--target", site).out
-    assert run("verify", "--json", "--target", site).json()["origin"] == told
+    assert told in run("verify", "--target", site, cwd=series.parent).out
+    assert run("verify", "--json", "--target", site, cwd=series.parent).json()["origin"] == told
+    shutil.rmtree(series)
     away = run("verify", "--target", site, cwd=tmp_path)
     assert (away.code, "whl" in away.out) == (0, False)
 
