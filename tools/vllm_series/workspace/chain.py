@@ -115,10 +115,10 @@ def build(
 ) -> Chain:
     """Make the commits. `upstream` tells by patch name what the new release has of it."""
     commits: list[Commit] = []
-    stock = {path: file for path in paths if (file := _file(base, path))}
+    stock = {path: file for path in paths if (file := stock_file(base, path))}
     label = f"vllm {base.release}"
     commits.append(stock_of(stock, None, label))
-    there = {path: file for path in paths if (file := _file(target, path))}
+    there = {path: file for path in paths if (file := stock_file(target, path))}
     commits.append(stock_of(there, 0, f"vllm {target.release}"))
     overlay = Overlay(base.read, base.mode)
     files = dict(stock)
@@ -128,7 +128,7 @@ def build(
         assert plan.step is not None
         answer = upstream.get(plan.patch.name)
         if answer is not None and answer.verdict is Verdict.UPSTREAMED and not is_lost(answer):
-            _take(files, plan)
+            take(files, plan)
             # Later patches were made on top of it, and upstream is on top of it too.
             commits.append(commit_of(files, last, plan.patch))
             last = len(commits) - 1
@@ -139,7 +139,7 @@ def build(
         if part:
             commits.append(commit_of({**files, **part}, last, plan.patch))
             first = len(commits) - 1
-        _take(files, plan)
+        take(files, plan)
         commits.append(commit_of(files, first, plan.patch))
         last = len(commits) - 1
         pairs[plan.patch.name] = (first, last)
@@ -151,7 +151,8 @@ def build(
     return Chain(made[0], made[1], {name: (made[a], made[b]) for name, (a, b) in pairs.items()})
 
 
-def _file(tree: ReleaseTree, path: str) -> tuple[bytes, str] | None:
+def stock_file(tree: ReleaseTree, path: str) -> tuple[bytes, str] | None:
+    """A file of a release as a commit holds it: text and git mode; None where there is none."""
     text = tree.read(path)
     if text is None:
         return None
@@ -162,7 +163,8 @@ def _mode(bits: int | None) -> str:
     return "100755" if bits is not None and bits & 0o100 else "100644"
 
 
-def _take(files: dict[str, tuple[bytes, str]], plan: PatchPlan) -> None:
+def take(files: dict[str, tuple[bytes, str]], plan: PatchPlan) -> None:
+    """Let the files of a commit become what a patch makes of them."""
     assert plan.step is not None
     for file in plan.step.files:
         if file.after is None:

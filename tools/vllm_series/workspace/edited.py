@@ -28,7 +28,7 @@ from vllm_series.stack import (
     read_stack,
     state_path,
 )
-from vllm_series.trees import PACKAGE, DiskTree, ReleaseTree
+from vllm_series.trees import PACKAGE, DiskTree, ReleaseTree, Tree
 
 if TYPE_CHECKING:
     from vllm_series.upstream.catalog import Catalog
@@ -80,7 +80,7 @@ def in_tree(
     failed = catalog.prefetch({release: sorted(set(changed) | pristine)}, say)
     for error in failed.values():
         raise error
-    layers = Layers(_saved(tree, stock), stock.mode, release)
+    layers = Layers(saved(tree, stock), stock.mode, release)
     for applied in stack.patches:
         layers.add(parse(patch_text(tree, applied), applied.name))
     before = {path: layers.read(path) for path in changed}
@@ -215,8 +215,8 @@ def _among(path: str, wanted: Iterable[str]) -> bool:
 # -- their texts ----------------------------------------------------------------------------------
 
 
-def _saved(tree: DiskTree, stock: ReleaseTree) -> Callable[[str], bytes | None]:
-    """Reads the release: what the stack has kept of it, then the wheel."""
+def saved(tree: DiskTree, stock: Tree) -> Callable[[str], bytes | None]:
+    """Reads the release: what the stack has kept of it, then the wheel (or the tree itself)."""
     stack = read_stack(tree)
     state = state_path(tree)
     first: dict[str, tuple[AppliedPatch, AppliedFile]] = {}

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from vllm_series.errors import EnvironmentRefusedError, VllmSeriesError
 
@@ -388,6 +388,23 @@ class Scratch:
             "--find-renames", f"--unified={context}", "--src-prefix=a/", "--dst-prefix=b/",
             old, new, "--", *paths,
         )[1]  # fmt: skip
+
+    def range_diff(
+        self,
+        left: tuple[str, str],
+        right: tuple[str, str],
+        *,
+        creation_factor: int | None = None,
+        show: Literal["patch", "stat", "no-patch"] = "patch",
+        colour: bool = False,
+    ) -> bytes:
+        """git's comparison of two rows of commits, each given by the commit in front of it and its
+        last one. `creation_factor` is git's, in per cent; `show` says what is told of each pair
+        that differs (git-range-diff(1))."""
+        words = [f"--{show}", "--color=always" if colour else "--no-color", "--no-ext-diff"]
+        words += [] if creation_factor is None else [f"--creation-factor={creation_factor}"]
+        ranges = [f"{base}..{tip}" for base, tip in (left, right)]
+        return self._ask("range-diff", *words, *ranges)[1]
 
     def renamed(self, old: str, new: str) -> dict[str, str]:
         """New path by old path for what git takes for renames."""
