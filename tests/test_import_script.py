@@ -229,6 +229,9 @@ def test_at_a_terminal_it_is_asked(
          " + '/../../../__init__.py'", ()),
         ("str(__import__('importlib.metadata').metadata.distribution('vllm')"
          ".locate_file('vllm/__init__.py'))", ()),
+        ("__import__('re').search('Location: (.*)', __import__('subprocess').run([sys.executable,"
+         " '-m', 'pip', 'show', 'vllm'], capture_output=True, text=True).stdout)[1]"
+         " + '/vllm/__init__.py'", ()),
         ("os.environ['VLLM_DIR'] + '/__init__.py'", ("--env", "VLLM_DIR={vllm}")),
         ("sys.argv[1] + '/vllm/__init__.py'", ("--", "{site}")),
         ("'/opt/venv/lib/python3.12/site-packages/vllm/__init__.py'",

@@ -110,7 +110,8 @@ def run_script(
         )
     tree = catalog.tree(release)
     given = _copied(tree, catalog, release, say)
-    with Throwaway(release, given.texts, given.modes, distribution) as place:
+    asks_pip = any(re.search(r"\bpip3?\b", text) for text in _texts(script.place))
+    with Throwaway(release, given.texts, given.modes, distribution, with_pip=asks_pip) as place:
 
         def ran() -> Outcome:
             return place.run(

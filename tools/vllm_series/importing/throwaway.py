@@ -48,14 +48,22 @@ class State:
 
 
 class Throwaway:
-    """The environment, as a context. `texts` and `modes` are the files of `release`."""
+    """The environment, as a context. `texts` and `modes` are the files of `release`; `with_pip`
+    installs pip, which takes seconds, for a script that asks it."""
 
     def __init__(
-        self, release: str, texts: Mapping[str, bytes], modes: Mapping[str, int], distribution: str
+        self,
+        release: str,
+        texts: Mapping[str, bytes],
+        modes: Mapping[str, int],
+        distribution: str,
+        *,
+        with_pip: bool = False,
     ) -> None:
         self._release = release
         self._given = State(texts, modes)
         self._distribution = distribution
+        self._with_pip = with_pip
 
     def __enter__(self) -> Throwaway:
         self._scratch = tempfile.TemporaryDirectory(
@@ -82,7 +90,7 @@ class Throwaway:
 
         env = self.root / "env"
         try:
-            venv.EnvBuilder(symlinks=True, with_pip=False).create(env)
+            venv.EnvBuilder(symlinks=True, with_pip=self._with_pip).create(env)
         except (OSError, subprocess.CalledProcessError) as error:
             raise EnvironmentRefusedError(
                 f"no virtual environment can be made with {sys.executable}: {error}. Install the "
@@ -103,6 +111,7 @@ class Throwaway:
         self._metadata()
         hook = Path(__file__).with_name("hook.py").read_bytes()
         (self.site / "sitecustomize.py").write_bytes(hook)
+        self._own = {path.name for path in self.site.iterdir()}
         self._log = self.site.parent / "touched.log"
 
     def _metadata(self) -> None:
@@ -224,14 +233,9 @@ class Throwaway:
         return State(texts, modes)
 
     def besides(self) -> list[str]:
-        """Files in the copy's site-packages that are not vLLM's and that the script has left or
-        changed there."""
-        own = {f"{PACKAGE}", "sitecustomize.py", "__pycache__"}
-        return sorted(
-            path.name
-            for path in self.site.iterdir()
-            if path.name not in own and not path.name.endswith(".dist-info")
-        )
+        """What the script has put beside vLLM in the copy's site-packages."""
+        names = {path.name for path in self.site.iterdir()}
+        return sorted(names - self._own - {"__pycache__"})
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
