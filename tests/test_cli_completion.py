@@ -36,6 +36,22 @@ def test_bash_completes_commands_options_and_series() -> None:
     ]  # fmt: skip
 
 
+def test_patches_and_releases_complete_where_one_is_asked_for() -> None:
+    def completed(words: str, index: int) -> list[str]:
+        told = run(
+            _VLLM_SERIES_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(index)
+        )  # fmt: skip
+        return told.out.splitlines()
+
+    for command in ("drift", "show"):
+        assert completed(f"vllm-series {command} dyn", 2) == ["plain,dynwidth.patch"]
+        assert completed(f"vllm-series {command} ./x", 2) == ["file,./x"]
+    for option in ("--since", "--until", "--base"):
+        assert completed(f"vllm-series drift dynwidth {option} 0.27", 4) == [
+            "plain,0.27.0", "plain,0.27.1",
+        ]  # fmt: skip
+
+
 # -- real shells ----------------------------------------------------------------------------------
 
 TYPED = [

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from commandline import run
+from vllm_series.cli import COMMANDS
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,15 @@ def test_what_the_system_refuses_is_exit_3(series: Path) -> None:
 
 def test_no_command_prints_the_help() -> None:
     told = run()
-    assert "Commands:" in told.out + told.err
+    shown = told.out + told.err
+    for heading in (
+        "Commands on a tree:",
+        "Commands on releases of vLLM:",
+        "Commands on a series:",
+    ):
+        assert heading in shown
+    listed = [line.split()[0] for line in shown.splitlines() if re.match(r"  [a-z]", line)]
+    assert set(COMMANDS) <= set(listed)
+    assert len([name for name in listed if name in COMMANDS]) == len(COMMANDS)
     for command in ("status", "apply", "revert", "verify", "lint", "doctor", "completion"):
         assert run(command, "--help").code == 0

@@ -40,7 +40,17 @@ COMMANDS = {
     "cache": "What is kept of upstream: where, how much, and how to be rid of it.",
     "completion": "Print the shell code that completes this command.",
 }
-"""Every command with its one line of help, in the order of the help page."""
+"""Every command with its one line of help."""
+
+GROUPS = {
+    "Commands on a tree": ("status", "apply", "revert", "verify"),
+    "Commands on releases of vLLM": ("releases", "check", "cherry", "drift", "rebase"),
+    "Commands on a series": (
+        *("list", "show", "new", "edit", "refresh", "import", "export", "range-diff", "bisect"),
+        "lint",
+    ),
+}
+"""The help page: what belongs together, in the order in which people need it."""
 
 
 class _Commands(click.Group):
@@ -56,8 +66,14 @@ class _Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        grouped = {name for names in GROUPS.values() for name in names}
+        others = tuple(name for name in COMMANDS if name not in grouped)
+        for heading, names in (*GROUPS.items(), ("Others", others)):
+            with formatter.section(heading):
+                # Names of one width, so that the texts of all groups stand in one column.
+                rows = [(name.ljust(width), COMMANDS[name]) for name in names if name in COMMANDS]
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vllm_series.commands.options import (
+    complete_release,
     complete_releases,
     complete_series,
     json_option,
@@ -51,6 +52,7 @@ _NARROWEST = 40
 @click.option(
     "--base",
     metavar="RELEASE",
+    shell_complete=complete_release,
     help="The release that a --patch was made on; default: found by its blob ids.",
 )
 @click.option(

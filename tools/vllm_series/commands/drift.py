@@ -7,7 +7,12 @@ from pathlib import Path
 
 import click
 
-from vllm_series.commands.options import json_option, series_options
+from vllm_series.commands.options import (
+    complete_patch,
+    complete_release,
+    json_option,
+    series_options,
+)
 from vllm_series.commands.upstream_options import upstream_options
 from vllm_series.errors import SeriesError
 from vllm_series.series import Entry, chosen_folder, folders, load, series_folder
@@ -15,20 +20,23 @@ from vllm_series.upstream.open import UpstreamOptions
 
 
 @click.command("drift")
-@click.argument("name", metavar="PATCH")
+@click.argument("name", metavar="PATCH", shell_complete=complete_patch)
 @click.option(
     "--since",
     metavar="RELEASE",
+    shell_complete=complete_release,
     help="The oldest release to look at.",
 )
 @click.option(
     "--until",
     metavar="RELEASE",
+    shell_complete=complete_release,
     help="The newest release to look at.",
 )
 @click.option(
     "--base",
     metavar="RELEASE",
+    shell_complete=complete_release,
     help="The release that the patch was made on; default: its Base: trailer, its blob ids, or the "
     "newest release in which most of it stands.",
 )

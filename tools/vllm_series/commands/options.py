@@ -6,14 +6,17 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from vllm_series.environments import find_tree
 from vllm_series.errors import SeriesError, UsageError
-from vllm_series.series import folders, series_folder
+from vllm_series.series import folders, names, series_folder
 from vllm_series.trees import DiskTree
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -145,6 +148,33 @@ def complete_releases(_context: click.Context, _option: click.Parameter, word: s
         listed = []
     names += [folder.name.removeprefix("vllm-") for folder in there] + listed
     return [start + name for name in dict.fromkeys(names) if name.startswith(typed)]
+
+
+def complete_release(_context: click.Context, _option: click.Parameter, word: str) -> list[str]:
+    """Single releases, as `releases.json` beside the series has them."""
+    from vllm_series.known import wheels
+
+    there = _series_at_hand()
+    try:
+        listed = [wheel.release for wheel in wheels(there[0].parent)] if there else []
+    except SeriesError:
+        return []
+    return [name for name in dict.fromkeys(listed) if name.startswith(word)]
+
+
+def complete_patch(
+    _context: click.Context, _option: click.Parameter, word: str
+) -> list[CompletionItem]:
+    """Names of patches in the series at hand; where none begins so, the shell's own file names."""
+    from click.shell_completion import CompletionItem
+
+    found: dict[str, None] = {}
+    for folder in _series_at_hand():
+        try:
+            found |= dict.fromkeys(name for name in names(folder) if name.startswith(word))
+        except (SeriesError, OSError):
+            continue
+    return [CompletionItem(name) for name in found] or [CompletionItem(word, type="file")]
 
 
 def _series_at_hand() -> list[Path]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from vllm_series.commands.options import (
+    complete_patch,
     json_option,
     series_options,
 )
@@ -15,7 +16,7 @@ from vllm_series.series import chosen_folder, folders, load, series_folder
 
 
 @click.command("show")
-@click.argument("name", metavar="PATCH")
+@click.argument("name", metavar="PATCH", shell_complete=complete_patch)
 @series_options
 @json_option
 def command(name: str, series_dir: Path | None, series_name: str | None, as_json: bool) -> int:
