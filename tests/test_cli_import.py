@@ -135,6 +135,23 @@ def test_of_an_mbox_all_patches_come_or_none(
     assert patch.subject == "second: x"
 
 
+def test_a_mail_keeps_its_author_and_may_be_told_why(
+    imported: Import, series: Path, installed: Path
+) -> None:
+    text = mail(edited(installed, *IMPORT), "[PATCH] first: x").replace(b"\nWhy.\n", b"")
+    told = imported("-", "--base", "0.33.0", "-n", stdin=text)
+    assert told.code == 0, told.err
+    assert "first.patch does not say why" in told.err
+    assert (
+        parse(told.out.encode(), "first").message == "Imported from stdin, which does not say why."
+    )
+    told = imported("-", "--base", "0.33.0", "-n", "-m", "first: y", "-m", "So.", stdin=text)
+    assert told.code == 0, told.err
+    patch = parse(told.out.encode(), "first")
+    assert (patch.subject, patch.message) == ("first: y", "So.")
+    assert dict(patch.headers)["From"] == "B <b@example.com>"
+
+
 @pytest.mark.parametrize(
     ("change", "code", "said"),
     [

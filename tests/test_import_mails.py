@@ -198,7 +198,7 @@ def test_the_header_of_debian_is_understood(tmp_path: Path) -> None:
     (found,) = read_quilt(folder(tmp_path, "one.diff\n", one=DEP3 + DIFF))
     assert found.author == "A Tester <tester@example.com>"
     assert found.message == (
-        "count from two\n\ncount from two\nBecause one\nwas wrong.\n\nAlways.\n\nMore of it.\n\n"
+        "count from two\n\nBecause one\nwas wrong.\n\nAlways.\n\nMore of it.\n\n"
         "Forwarded: https://example.com/1\nLast-Update: 2026-11-01"
     )
 

@@ -159,6 +159,15 @@ def test_what_a_script_did_before_it_failed_is_not_taken(imported: Import, fresh
     assert everything(fresh) == {}
 
 
+def test_a_half_done_edit_that_ends_well_is_doubted(imported: Import, fresh: Path) -> None:
+    half = "print('WARN second hunk skipped') if text.count('no such text') != 1 else None"
+    told = imported(edits(HERE, half))
+    assert told.code == 0, told.err
+    assert "says 'WARN second hunk skipped'. See whether the patch is whole" in told.err
+    assert "vllm/__init__.py has no 'no such text'" in told.err
+    assert len(made(fresh).files) == 1
+
+
 def test_a_script_that_does_not_end_is_ended(imported: Import, fresh: Path) -> None:
     told = imported("import time\ntime.sleep(600)\n", "--timeout", "1")
     assert told.code == 1

@@ -226,7 +226,10 @@ def _bare(name: str, patch: Patch, passed: tuple[str, ...]) -> Incoming:
     author = fields.pop("author", None) or fields.pop("from", None)
     for key in ("subject", "from"):
         fields.pop(key, None)
-    subject, body = subject_of("\n\n".join(part for part in (described, rest) if part))
+    # The first line of a description is its synopsis, what follows the long one.
+    synopsis, _, long = described.partition("\n")
+    body = "\n\n".join(part for part in (long.strip("\n"), rest.strip("\n")) if part)
+    subject = " ".join(synopsis.split())
     trailers = tuple(
         ("-".join(map(str.capitalize, key.split("-"))), value)
         for key, value in fields.items()
