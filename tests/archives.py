@@ -19,13 +19,21 @@ FILES: Mapping[str, bytes] = {
 """What the wheel holds unless a test says otherwise."""
 
 
+def named(project_and_version: str) -> dict[str, bytes]:
+    """`FILES` with another distribution or version, such as `vllm-9.9.8`."""
+    return {
+        path.replace(INFO, f"{project_and_version}.dist-info"): text for path, text in FILES.items()
+    }
+
+
 def record(files: Mapping[str, bytes]) -> bytes:
     """RECORD as a build tool writes it."""
+    info = next((path.partition("/")[0] for path in files if ".dist-info/" in path), INFO)
     rows = []
     for path, text in files.items():
         digest = urlsafe_b64encode(sha256(text).digest()).decode().rstrip("=")
         rows.append(f"{path},sha256={digest},{len(text)}\n")
-    return ("".join(rows) + f"{INFO}/RECORD,,\n").encode()
+    return ("".join(rows) + f"{info}/RECORD,,\n").encode()
 
 
 def wheel(
@@ -38,7 +46,8 @@ def wheel(
     out = io.BytesIO()
     method = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
     with zipfile.ZipFile(out, "w", method) as archive:
-        rest = {f"{INFO}/RECORD": record(files) if listed is None else listed}
+        info = next((path.partition("/")[0] for path in files if ".dist-info/" in path), INFO)
+        rest = {f"{info}/RECORD": record(files) if listed is None else listed}
         for path, text in {**files, **rest}.items():
             entry = zipfile.ZipInfo(path, (2026, 11, 2, 0, 0, 0))
             entry.compress_type = method

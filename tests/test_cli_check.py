@@ -16,7 +16,7 @@ import pytest
 from junitparser import JUnitXml
 
 from answers import RELEASES
-from archives import wheel
+from archives import named, wheel
 from commandline import SERIES, run
 
 SCHEMA = json.loads((SERIES.parent / "docs" / "schemas" / "check.json").read_text("utf-8"))
@@ -219,7 +219,7 @@ def test_no_file_name_and_no_locale_breaks_the_answer(place: Path) -> None:
 
 
 def test_a_series_that_cannot_be_read_hides_no_other(place: Path) -> None:
-    shutil.copy(place / "wheels" / "vllm-9.9.9-py3-none-any.whl", place / "wheels" / LATER)
+    (place / "wheels" / LATER).write_bytes(wheel(named("vllm-9.10.0")))
     other = place / "series" / "vllm-9.10"
     other.mkdir()
     (other / "series").write_text("gone.patch\n")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from archives import FILES, wheel
+from archives import named, wheel
 from commandline import SERIES, Ran, run
 from indexes import JSON, entry, json_page
 from ranged import Served, server, status
@@ -41,7 +41,8 @@ def publish(served: Served, names: Mapping[str, Mapping[str, Any]], data: bytes 
     """Put these wheels on the index; each holds its own name, unless `data` is given."""
     listed = []
     for name, more in names.items():
-        text = data or wheel({**FILES, "vllm/name.py": name.encode()})
+        own = named("-".join(name.split("-")[:2]))
+        text = data or wheel({**own, "vllm/name.py": name.encode()})
         served.files[f"/files/{name}"] = text
         listed.append(entry(name, text, **more))
     served.files["/simple/vllm/"] = json_page(listed)
@@ -189,7 +190,11 @@ def test_other_bytes_under_a_recorded_name_are_reported_and_not_taken(
     asked(served, lines, "--update")
     before = (lines / "releases.json").read_bytes()
     name = HERE.format("0.33.0", "aarch64")
-    publish(served, {name: {}, HERE.format("0.33.0", "x86_64"): {}}, wheel(stored=True))
+    publish(
+        served,
+        {name: {}, HERE.format("0.33.0", "x86_64"): {}},
+        wheel(named("vllm-0.33.0"), stored=True),
+    )
     told = asked(served, lines, "--refresh")
     assert told.code == 1
     assert "other bytes" in told.out.splitlines()[1]

