@@ -357,6 +357,24 @@ def test_without_a_base_the_recorded_lines_say_what_is_blocked(catalog: Catalog)
     assert (b.verdict, b.blocked_by) == (Verdict.BLOCKED, ("a.patch",))
 
 
+def test_a_base_that_a_failed_patch_does_not_fit_hides_not_what_it_blocks(
+    catalog: Catalog,
+) -> None:
+    text = text_of(catalog, "0.33.0", SCHEDULER).replace(STALE, STALE + b"  # of a fork")
+    pad = b" " * 20
+    one = inserted(text, STALE + b"  # of a fork", pad + b"first = 1")
+    two = inserted(one, pad + b"first = 1", pad + b"second = first + 1")
+    entries = [
+        patch_file(f"{name}.patch", git_diff({SCHEDULER: before}, {SCHEDULER: after}))
+        for name, before, after in (("a", text, one), ("b", one, two))
+    ]
+    for release in ("0.33.0", "0.32.0"):
+        answer = judged(catalog, (release,), *entries, base="0.33.0")[release]
+        a, b = answer.patches
+        assert a.verdict is Verdict.DRIFTED
+        assert (b.verdict, b.blocked_by) == (Verdict.BLOCKED, ("a.patch",))
+
+
 def test_two_patches_that_write_the_same_lines_are_named(catalog: Catalog) -> None:
     text = text_of(catalog, "0.33.0", QUIET)
     one = inserted(text, b"import heapq", b"import os")

@@ -2,7 +2,8 @@
 
 A patch is blocked where its `Needs:` names the failed one, and a hunk where it stands on lines that
 the failed one writes. The latter is tried on the base, which has an answer for sure: without the
-failed patch the hunk does not go in, with it it does. Without a base the recorded lines decide.
+failed patch the hunk does not go in, with it it does. Without a base, or where the failed patch
+does not go in there either, the recorded lines decide.
 """
 
 from __future__ import annotations
@@ -37,8 +38,15 @@ class Dependencies:
         return tuple(
             first
             for first in dict.fromkeys(near)
-            if self._subject.read is None or (path, number) in self._fails(patch, first)
+            if not self._goes_in(first) or (path, number) in self._fails(patch, first)
         )
+
+    def _goes_in(self, patch: str) -> bool:
+        """Whether a patch goes in on the base, so that trying without it tells something."""
+        if self._subject.read is None:
+            return False
+        planned = self._subject.planned(patch)
+        return planned is not None and not planned.refused
 
     @cached_property
     def _meetings(self) -> tuple[Meeting, ...]:
