@@ -133,7 +133,7 @@ def _copied(
         stack = read_stack(tree)
         if stack:
             names = ", ".join(patch.name for patch in stack.patches)
-            _remark(f"{names} applied in {tree.root}: the search starts from the stock files.")
+            _remark(f"{names} in {tree.root} is left out: the search starts from the stock files.")
         read = saved(tree, tree)
         plan = make_plan(
             [parse(entry.text, entry.name) for entry in series.entries], read, tree.mode
