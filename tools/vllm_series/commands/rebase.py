@@ -116,6 +116,7 @@ def command(
     """
     from dataclasses import replace as changed
 
+    from vllm_series.structure.resolve import resolve
     from vllm_series.upstream.open import open_catalog, told
     from vllm_series.upstream.store import Store, open_store
     from vllm_series.workspace.carrying import Carrying
@@ -145,7 +146,7 @@ def command(
 
         catalog = open_catalog(upstream, remark)
         store = Store(None) if upstream.no_cache else open_store(lambda _message: None)
-        tools = Tools(catalog, store, progress.say)
+        tools = Tools(catalog, store, progress.say, resolve)
         chosen = () if no_tests else tuple(str(path.resolve()) for path in tests) or None
         if action is not None:
             batch = home.opened()

@@ -10,7 +10,7 @@ not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,9 +42,13 @@ from vllm_series.workspace.state import (
     State,
 )
 
-Merge = Callable[[str, bytes, bytes, bytes], "bytes | None"]
-"""Path, base, new release and patched base to what the syntax tree makes of the three; None where
-it cannot tell."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vllm_series.structure.resolve import Resolution
+
+Merge = Callable[[bytes, bytes, bytes, str], "Resolution | None"]
+"""Base, patched base, new release and path to what the syntax tree makes of the three
+(`structure.resolve`); None where it cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +267,11 @@ class Rebasing:
         """A patch as two commits."""
         return Sides(partial(self.read, old), partial(self.read, new), partial(self.runs, old, new))
 
-    def judged(self, name: str, tip: str, commit: str) -> Judged:
-        """Hold what git has made of a patch against the patch. Of one that upstream has in part,
-        the rest is judged."""
+    def judged(
+        self, name: str, tip: str, commit: str, but: Collection[str] = frozenset()
+    ) -> Judged:
+        """Hold what git has made of a patch against the patch, `but` for some files of the release.
+        Of one that upstream has in part, the rest is judged."""
         before, after = self.state.chain[name]
         patch = self.patches[name]
         if self.scratch.tree_of(tip) == self.scratch.tree_of(commit):
@@ -273,7 +279,14 @@ class Rebasing:
         if self.parted(name):
             rest = self.scratch.diff(before, after)
             patch = replace(patch, files=parse(rest, name).files, trailers=())
+        if but:
+            files = [one for one in patch.files if not self.named(one.paths(1)) & set(but)]
+            patch = replace(patch, files=tuple(files))
         return judge(patch, self.sides(before, after), self.sides(tip, commit), self.moved)
+
+    def named(self, paths: Sequence[str | None]) -> set[str]:
+        """What files of the base are called in the new release."""
+        return {self.moved.get(path, path) for path in paths if path}
 
     def fault(self, name: str, tip: str, commit: str) -> str:
         """What is wrong with a result that git and the judge agree on; empty for nothing."""
@@ -350,6 +363,8 @@ class Rebasing:
         unmerged = self.scratch.unmerged()
         outcome, how = Outcome.CONFLICTED, "resolved as before"
         left: dict[str, str] = {}
+        notes: dict[str, tuple[str, ...]] = {}
+        known: list[str] = []
         for one in unmerged:
             place = self.scratch.folder / one.path
             if one.ours is None or one.theirs is None or not place.is_file():
@@ -357,19 +372,22 @@ class Rebasing:
                 continue
             text = place.read_bytes()
             if not markers.left(text):
+                known.append(one.path)
                 continue
             if one.base is not None and self.tools.merge is not None:
-                merged = self.tools.merge(
-                    one.path, *map(self.scratch.blob, (one.base, one.ours, one.theirs))
-                )
+                base, ours, there = map(self.scratch.blob, (one.base, one.theirs, one.ours))
+                merged = self.tools.merge(base, ours, there, one.path)
                 if merged is not None:
-                    place.write_bytes(merged)
+                    place.write_bytes(merged.text)
                     outcome, how = Outcome.STRUCTURE, ""
+                    notes[one.path] = merged.notes(one.path)
                     continue
             left[one.path] = ""
             place.write_bytes(markers.labelled(text, self.state.base, line.target, name))
         if unmerged and not left:
-            return self.take(name, tip, outcome, how)
+            if notes:
+                notes |= dict.fromkeys(known, ())
+            return self.take(name, tip, outcome, how, notes)
         paths = sorted(left) or [one.path for one in unmerged]
         kinds = [one for one in unmerged if one.path in left]
         reason = f"git's merge conflicts in {', '.join(paths)}"
@@ -378,14 +396,30 @@ class Rebasing:
             reason += f"; vllm {line.target} does not have {', '.join(gone)}"
         return self.wait(name, reason, paths, {path: blob for path, blob in left.items() if blob})
 
-    def take(self, name: str, tip: str, outcome: Outcome, how: str) -> bool:
-        """Take the files in the folder as a patch's result; False where they are not taken."""
+    def take(
+        self,
+        name: str,
+        tip: str,
+        outcome: Outcome,
+        how: str,
+        notes: Mapping[str, tuple[str, ...]],
+    ) -> bool:
+        """Take the files in the folder as a patch's result; False where they are not taken. `notes`
+        are for the review of those that the syntax tree has merged, where there are any; the files
+        that they do not name are judged as git's."""
         commit = self.scratch.commit(self.scratch.work_tree(), tip, self.state.chain[name][1])
         problem = self.fault(name, tip, commit)
-        if problem:
-            return self.refuse(name, commit, Judged(Outcome.CONFLICTED, problem=problem))
-        self.scratch.note_resolution()
-        self.settle(self.resolved(name, tip, commit, outcome, how))
+        judged = Judged(Outcome.CONFLICTED, problem=problem)
+        if notes and not problem:
+            judged = self.judged(name, tip, commit, but=notes)
+        if judged.problem:
+            return self.refuse(name, commit, judged)
+        if not notes:
+            # What no person has decided is no resolution to remember.
+            self.scratch.note_resolution()
+        settled = self.resolved(name, tip, commit, outcome, how)
+        review = (*settled.notes, *(note for each in notes.values() for note in each))
+        self.settle(replace(settled, notes=review))
         return True
 
     def wait(
