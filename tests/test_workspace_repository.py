@@ -103,3 +103,13 @@ def test_a_repository_is_known_as_ours_and_can_be_made_anew(tmp_path: Path) -> N
     with Scratch(place) as scratch:
         scratch.make([commit({"vllm/a.py": b"1\n"})])
     assert (place / ".git" / "state.json").read_text() == "{}"
+
+
+def test_a_commit_takes_over_any_date_of_another(tmp_path: Path) -> None:
+    # A patch without a readable date is one of the first second, and may have to be made again.
+    old = Commit({"vllm/a.py": (b"1\n", "100644")}, None, b"m\n", AUTHOR, "0 +0000")
+    with Scratch(tmp_path) as scratch:
+        (made,) = scratch.make([old])
+        again = scratch.commit(scratch.tree_of(made), made, made)
+        scratch.reset(again)
+        assert scratch.read(again, "vllm/a.py") == b"1\n"

@@ -286,11 +286,13 @@ class Scratch:
         """A commit of a tree with author, date and (unless given) message of the commit `like`."""
         _, raw, _ = self._ask("log", "-1", "--format=%an%x00%ae%x00%ad%x00%B", "--date=raw", like)
         name, mail, date, own = raw.split(b"\0", 3)
+        # Without the sign git takes small numbers for something else than seconds.
+        when = "@" + _text(date)
         _, out, _ = self._ask(
             "commit-tree", "-p", parent, tree,
             stdin=own.rstrip(b"\n") + b"\n" if message is None else message,
-            GIT_AUTHOR_NAME=_text(name), GIT_AUTHOR_EMAIL=_text(mail), GIT_AUTHOR_DATE=_text(date),
-            GIT_COMMITTER_DATE=_text(date),
+            GIT_AUTHOR_NAME=_text(name), GIT_AUTHOR_EMAIL=_text(mail), GIT_AUTHOR_DATE=when,
+            GIT_COMMITTER_DATE=when,
         )  # fmt: skip
         return out.decode("ascii").strip()
 
