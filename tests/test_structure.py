@@ -253,6 +253,15 @@ LEFT: dict[str, tuple[Swap, Swap]] = {
             "    else:\n        name = None\n        note = 1\n",
         ),
     ),
+    "upstream binds a name that it reads only later": (
+        ("    count = len(data)\n", "    log(handle)\n    count = len(data)\n"),
+        (
+            "    handle = open(path, mode)\n    # Read all of it at once.\n"
+            "    data = handle.read(size)\n    count = len(data)\n    return build(\n",
+            "    # Read all of it at once.\n    data = read(size)\n    count = len(data)\n"
+            "    handle = open(path, mode)\n    return build(\n",
+        ),
+    ),
     "upstream reads a name that it binds": (
         ("    count = len(data)\n", "    total = 1\n    count = len(data)\n"),
         ("    data = handle.read(size)\n", "    data = handle.read(total)\n"),
@@ -278,6 +287,10 @@ LEFT: dict[str, tuple[Swap, Swap]] = {
     "both sides do something at one place": (
         ("    count = len(data)\n", "    start(path)\n    count = len(data)\n"),
         ("    count = len(data)\n", "    stop(path)\n    count = len(data)\n"),
+    ),
+    "what it stood in front of is another call now": (
+        ("    count = len(data)\n", "    start(path)\n    count = len(data)\n"),
+        ("    count = len(data)\n", "    lock(path)\n"),
     ),
     "upstream has it already": (
         ("    data = handle.read(size)\n", "    data = handle.read(size)\n    telling = 1\n"),

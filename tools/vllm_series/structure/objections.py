@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vllm_series.structure.effects import Effects, binding_lines, within
-from vllm_series.structure.units import Sort, Unit
+from vllm_series.structure.units import Sort, Unit, sketch
 
 _Units = tuple[Unit, ...]
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -143,7 +143,8 @@ def _in_block(change: Change) -> str | None:
         if two.jumps - one.jumps:
             return "upstream leaves the block in front of it"
     grown = change.parted or len(_coded(change.near_new)) > len(_coded(change.near_old))
-    if grown and mine.acts and theirs.acts:
+    acts = mine.acts and (theirs.acts or before.acts)
+    if acts and (grown or (len(change.added) > len(change.removed) and not _is_edited(change))):
         return "both sides do something there, and the order may count"
     if any(
         isinstance(node, ast.ImportFrom) and node.module == "__future__"
@@ -169,23 +170,57 @@ def _of_names(change: Change) -> str | None:
         return "upstream uses a name that it no longer binds"
     line = change.lines[0] + 1
     base_line = min((unit.first for unit in change.old[change.at :]), default=10**9)
-    inner = binding_lines(within(old)), binding_lines(within(new))
-    outer = tuple(binding_lines(within(module)) for module in change.modules)
+    scopes = [(old, new), *_outer(change)]
+    bound = [(binding_lines(within(one)), binding_lines(within(two))) for one, two in scopes]
     for name in reads - set(mine.binds):
-        if name in inner[0] and not name.startswith("."):
-            if name not in inner[1]:
-                return "upstream no longer binds a name that it reads"
-            if inner[0][name] < base_line and inner[1][name] > line:
-                return "upstream binds a name that it reads only later"
-        elif name in outer[0] and name not in outer[1]:
+        # An attribute may be bound anywhere in the file.
+        where = bound[-1:] if name.startswith(".") else bound
+        found = next((pair for pair in where if name in pair[0]), None)
+        if found is None:
+            continue
+        if name not in found[1]:
             return "upstream no longer binds a name that it reads"
+        if found is bound[0] and found[0][name] < base_line and found[1][name] > line:
+            return "upstream binds a name that it reads only later"
     return None
 
 
+def _is_edited(change: Change) -> bool:
+    """Whether what stands beside the change is what stood there, with something changed in it: a
+    statement of its kind with its target, or a call of the same function; or has only gone."""
+    for old, new, at in zip(change.near_old, change.near_new, (-1, 0), strict=True):
+        one, two = _coded((old, ())), _coded((new, ()))
+        if two and (not one or _kind(one[at].nodes[0]) != _kind(two[at].nodes[0])):
+            return False
+    return True
+
+
+def _kind(node: ast.AST) -> tuple[str, str]:
+    subject: object = None
+    match node:
+        case ast.Assign(targets=targets):
+            subject = targets
+        case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+            subject = target
+        case ast.Expr(value=ast.Call(func=function)):
+            subject = function
+        case ast.Expr(value=value):
+            subject = value
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            subject = name
+    return type(node).__name__, sketch(subject)
+
+
 def _changed(change: Change) -> tuple[_Units, _Units]:
-    """What upstream has changed near the change: units that the other side does not have."""
+    """What upstream has changed near the change: units that the other side does not have, also
+    those whose inside alone has changed."""
     old = [unit for side in change.near_old for unit in side]
     new = [unit for side in change.near_new for unit in side]
+    if change.at and change.to:
+        old.append(change.old[change.at - 1])
+        new.append(change.new[change.to - 1])
+    old += change.old[change.at + len(change.removed) :][:1]
+    new += change.new[change.to + len(change.removed) :][:1]
     had, has = {unit.whole for unit in old}, {unit.whole for unit in new}
     return (
         tuple(unit for unit in old if unit.whole not in has),
@@ -214,3 +249,15 @@ def _scopes(change: Change) -> tuple[ast.AST, ast.AST]:
         if one.nodes and two.nodes and isinstance(one.nodes[0], _DEFINITIONS):
             return one.nodes[0], two.nodes[0]
     return change.modules
+
+
+def _outer(change: Change) -> list[tuple[ast.AST, ast.AST]]:
+    """All functions around the change, innermost first, and the module; on both sides. The class
+    around a method binds nothing that it reads by name."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found: list[tuple[ast.AST, ast.AST]] = [
+        (one.nodes[0], two.nodes[0])
+        for one, two in reversed(change.around)
+        if one.nodes and two.nodes and isinstance(one.nodes[0], functions)
+    ]
+    return [*found, change.modules]
