@@ -373,6 +373,187 @@ def test_a_file_that_the_release_has_not_needs_a_decision(made: Project, tmp_pat
     assert "nothing of it was left" in ran.out
 
 
+# -- a refused result ---------------------------------------------------------------------------
+
+TEST = (
+    "from pathlib import Path\n\n\n"
+    "def test_it(pytestconfig):\n"
+    "    tree = Path(pytestconfig.getoption('--vllm-tree'))\n"
+    "    text = (tree / 'vllm/model.py').read_text()\n"
+    "    {}\n"
+)
+WANTED = PATCHED.replace(".strip()", ".strip().lower()")
+
+
+def hunk_test(work: Project, body: str) -> None:
+    """The project's only hunk test: what must be true of the `text` of the model."""
+    folder = work.series.parent / "tests" / "hunks"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "conftest.py").write_text(
+        "def pytest_addoption(parser):\n    parser.addoption('--vllm-tree')\n"
+    )
+    (folder / "test_model.py").write_text(TEST.format(body))
+
+
+def git(work: Project, home: Path, *words: str) -> None:
+    subprocess.run(
+        ["git", "-c", "user.name=P", "-c", "user.email=p@example.com", *words],
+        cwd=work.workdir, env=sealed_env(home), check=True, capture_output=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def refused(made: Project) -> Project:
+    made.release("0.2.0", {MODEL: "# moved\n" + OLD})
+    hunk_test(made, "assert 'lower' in text")
+    ran = made.rebase("0.2.0")
+    assert ran.code == 1
+    assert "the hunk tests fail on vllm 0.2.0" in ran.out
+    (made.workdir / MODEL).write_text("# moved\n" + WANTED)
+    return made
+
+
+def taken(work: Project) -> None:
+    done = work.rebase("--continue")
+    assert done.code == 0, done.out + done.err
+    assert "strip.patch  offset  changed by hand" in done.out
+    assert "(offset, changed by hand)" in " ".join(work.changelog.split())
+    assert "+    data = handle.read().strip().lower()" in patch_text(work, "0.2")
+
+
+def test_files_changed_after_a_refusal_are_taken(refused: Project) -> None:
+    taken(refused)
+    assert "change what strip.patch changes" in patch_text(refused, "0.2")
+
+
+def test_an_amended_commit_after_a_refusal_is_taken_with_its_message(
+    refused: Project, tmp_path: Path
+) -> None:
+    git(refused, tmp_path, "commit", "-a", "--amend", "-m", "Lower it too\n\nIt must be so.")
+    taken(refused)
+    assert "Lower it too" in patch_text(refused, "0.2")
+    assert "It must be so." in patch_text(refused, "0.2")
+    assert "Forwarded: no" in patch_text(refused, "0.2")
+
+
+def test_a_commit_on_top_of_a_refused_result_goes_into_the_last_patch(
+    refused: Project, tmp_path: Path
+) -> None:
+    git(refused, tmp_path, "commit", "-a", "-m", "fixup")
+    git(refused, tmp_path, "commit", "--allow-empty", "-m", "fixup again")
+    taken(refused)
+    assert "change what strip.patch changes" in patch_text(refused, "0.2")
+
+
+def test_an_amended_commit_that_is_refused_again_stays(refused: Project, tmp_path: Path) -> None:
+    git(refused, tmp_path, "commit", "-a", "--amend", "-m", "Lower it too")
+    hunk_test(refused, "assert 'upper' in text")
+    again = refused.rebase("--continue")
+    assert again.code == 1
+    assert "strip.patch  offset  changed by hand" in again.out
+    assert (refused.workdir / MODEL).read_text() == "# moved\n" + WANTED
+    hunk_test(refused, "assert 'lower' in text")
+    taken(refused)
+    assert "Lower it too" in patch_text(refused, "0.2")
+
+
+def test_what_cannot_be_taken_after_a_refusal_is_named_and_left_alone(
+    refused: Project, tmp_path: Path
+) -> None:
+    git(refused, tmp_path, "reset", "-q", "--soft", "HEAD^")
+    git(refused, tmp_path, "commit", "-q", "-m", "one half")
+    git(refused, tmp_path, "commit", "-q", "--allow-empty", "-m", "other half")
+    ran = refused.rebase("--continue")
+    assert ran.code == 1
+    assert "has 2 commits for 1 patches" in ran.err
+    assert (refused.workdir / MODEL).read_text() == "# moved\n" + WANTED
+    (refused.workdir / MODEL).write_text("# moved\n" + WANTED.replace("import os\n", "import (\n"))
+    git(refused, tmp_path, "reset", "-q", "--soft", "HEAD^")
+    ran = refused.rebase("--continue")
+    assert ran.code == 1
+    assert "does not compile" in ran.err
+    assert "import (" in (refused.workdir / MODEL).read_text()
+    (refused.workdir / MODEL).write_text("# moved\n" + WANTED)
+    git(refused, tmp_path, "commit", "-q", "-a", "--amend", "-m", "whole")
+    taken(refused)
+
+
+def test_an_earlier_patch_may_be_amended_after_a_refusal(tmp_path: Path) -> None:
+    work = project(tmp_path)
+    work.release("0.1.0", {MODEL: OLD})
+    named = PATCHED.replace("return os.name", "return os.name.upper()")
+    steps = {
+        "strip.patch": ({MODEL: OLD}, {MODEL: PATCHED}),
+        "upper.patch": ({MODEL: PATCHED}, {MODEL: named}),
+    }
+    work.line("0.1.0", steps)
+    work.release("0.2.0", {MODEL: OLD})
+    hunk_test(work, "assert 'lower' in text")
+    assert work.rebase("0.2.0").code == 1
+    git(work, tmp_path, "checkout", "-q", "HEAD^")
+    (work.workdir / MODEL).write_text(WANTED)
+    git(work, tmp_path, "commit", "-q", "-a", "--amend", "-C", "HEAD")
+    git(work, tmp_path, "cherry-pick", "HEAD@{2}")
+    done = work.rebase("--continue")
+    assert done.code == 0, done.out + done.err
+    assert "strip.patch  clean  changed by hand" in done.out
+    assert "upper.patch  clean  carried" in done.out
+    assert "lower()" in patch_text(work, "0.2")
+
+
+def test_commits_of_later_patches_made_in_the_repository_are_taken_too(tmp_path: Path) -> None:
+    """Both patches conflict; a person goes through with git alone, and changes more on the way."""
+    work = project(tmp_path)
+    old = OLD + "\n\ndef last():\n    return 1\n"
+    mid = old.replace("read()", "read().strip()")
+    end = mid.replace("return 1", "return 2")
+    work.release("0.1.0", {MODEL: old})
+    steps = {"strip.patch": ({MODEL: old}, {MODEL: mid}), "two.patch": ({MODEL: mid}, {MODEL: end})}
+    work.line("0.1.0", steps)
+    new = old.replace("read()", "read(9)").replace("return 1", "return 7")
+    work.release("0.2.0", {MODEL: new})
+    assert work.rebase("0.2.0").code == 1
+    first = new.replace("read(9)", "read(9).strip()")
+    (work.workdir / MODEL).write_text(first)
+    git(work, tmp_path, "add", MODEL)
+    with pytest.raises(subprocess.CalledProcessError):
+        git(work, tmp_path, "-c", "core.editor=true", "rebase", "--continue")
+    (work.workdir / MODEL).write_text("# half done\n" + (work.workdir / MODEL).read_text())
+    ran = work.rebase("--continue")
+    assert ran.code == 1
+    assert "gone on to the next conflict" in ran.err
+    second = "# by hand\n" + first.replace("return 7", "return 8")
+    (work.workdir / MODEL).write_text(second)
+    git(work, tmp_path, "add", MODEL)
+    git(work, tmp_path, "-c", "core.editor=true", "rebase", "--continue")
+    ran = work.rebase("--continue")
+    assert ran.code == 1, ran.out
+    assert "strip.patch  conflicted  resolved by hand" in ran.out
+    assert "two.patch  conflicted" in ran.out
+    assert "# by hand" in (work.workdir / MODEL).read_text()
+    (work.workdir / MODEL).write_text(second)
+    done = work.rebase("--continue")
+    assert done.code == 0, done.out + done.err
+    assert "+# by hand" in patch_text(work, "0.2", "two.patch")
+
+
+def test_a_commit_amended_where_a_new_one_was_due_is_not_lost(
+    made: Project, tmp_path: Path
+) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    made.rebase("0.2.0")
+    git(made, tmp_path, "rebase", "--quit")
+    (made.workdir / MODEL).write_text(RESOLVED)
+    git(made, tmp_path, "commit", "-q", "-a", "--amend", "-m", "mine")
+    ran = made.rebase("--continue")
+    assert ran.code == 1
+    advice = ran.err.split("Run git ")[1].split(" there")[0]
+    git(made, tmp_path, *advice.split())
+    done = made.rebase("--continue")
+    assert done.code == 0, done.out + done.err
+    assert "+    data = handle.read(1 << 20).strip()" in patch_text(made, "0.2")
+
+
 # -- around it ----------------------------------------------------------------------------------
 
 

@@ -65,10 +65,10 @@ def _deed(one: Settled) -> str:
     if one.outcome == Outcome.UPSTREAMED.value:
         return f"left out: upstream since vllm {one.since}"
     hunks = counted(len(one.hunks), "hunk") if one.hunks else ""
-    if one.outcome == Outcome.OFFSET.value:
+    if one.outcome == Outcome.OFFSET.value and not one.how:
         moved = sum(1 for hunk in one.hunks if hunk.verdict == "offset")
         return f"carried: {moved} of {hunks} at another line"
-    if one.outcome == Outcome.PARTLY.value:
+    if one.outcome == Outcome.PARTLY.value and not one.how:
         return "carried: what upstream does not have"
     return one.how or f"carried: {hunks}" if one.how or hunks else "carried"
 
@@ -81,7 +81,7 @@ def _details(patches: tuple[Settled, ...], carried: Carried | None, verbose: boo
         if one.outcome == Outcome.UPSTREAMED.value:
             lines.append(f"  Applied-Upstream: {one.since}")
         lines += [f"  review: {text}" for text in one.notes]
-        looked_at = one.commit is not None and one.outcome not in ("clean", "offset")
+        looked_at = one.commit and (one.how or one.outcome not in ("clean", "offset"))
         if one.name in pairs and (looked_at or verbose):
             lines += [f"  {line}" for line in _changed(*pairs[one.name])]
         if lines:
@@ -146,8 +146,9 @@ def _under_way(batch: Batch, state: State, verbose: bool, dry_run: bool) -> str:
         parts += ["the result is not taken:", *(f"  {text}" for text in state.problems)]
         if not dry_run:
             parts += [
-                f"Change the files in {batch.workdir} (they go into the last patch), then run",
-                "vllm-series rebase --continue, or give up with --abort.",
+                f"Change the files in {batch.workdir} (they go into the last patch), or amend",
+                "the commits there, then run vllm-series rebase --continue; or give up with "
+                "--abort.",
             ]
     elif state.phase == RUNNING:
         parts.append("it was cut off. Go on with vllm-series rebase --continue, or --abort.")

@@ -23,11 +23,10 @@ from vllm_series.plan import make_plan
 from vllm_series.rebase import Outcome
 from vllm_series.scope import Scopes
 from vllm_series.series import SERIES_FILE, line_of, load
-from vllm_series.workspace import chain, tested, writing
+from vllm_series.workspace import amended, chain, tested, writing
 from vllm_series.workspace.rebasing import Rebasing, Tools, asked
 from vllm_series.workspace.repository import Scratch, begin_again, is_ours
 from vllm_series.workspace.state import (
-    REFUSED,
     STOPPED,
     WRITING,
     Batch,
@@ -151,13 +150,12 @@ class Carrying:
                 return False
             if not rebasing.advance():
                 return False
-            rebasing.fold()
+            amended.fold(rebasing)
             self.tools.say("composing the patches")
             carried = self.composed(rebasing, listing)
             problems = self.problems(rebasing.state.line, carried)
             if problems:
-                rebasing.scratch.reset(rebasing.state.tip)
-                rebasing.note(phase=REFUSED, problems=tuple(problems))
+                rebasing.refused(problems)
                 return False
             state = rebasing.state
             writing.give_store(scratch.recorded(), Path(self.batch.workdir) / ".git" / "kept")
@@ -353,8 +351,8 @@ def changelog_entry(state: State) -> str:
         word = one.outcome
         if word == Outcome.UPSTREAMED.value:
             word = f"left out, upstream since {one.since}"
-        elif word == Outcome.CONFLICTED.value:
-            word = f"conflicted, {one.how}"
+        elif one.how:
+            word = f"{word}, {one.how}"
         words.setdefault(word, []).append(f"`{one.name}`")
     told = "; ".join(f"{', '.join(names)} ({word})" for word, names in words.items())
     return writing.sentence(

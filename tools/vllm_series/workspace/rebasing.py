@@ -46,6 +46,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vllm_series.structure.resolve import Resolution
 
+NOTHING_LEFT = "nothing of it was left"
+
 Merge = Callable[[bytes, bytes, bytes, str], "Resolution | None"]
 """Base, patched base, new release and path to what the syntax tree makes of the three
 (`structure.resolve`); None where it cannot tell."""
@@ -329,7 +331,7 @@ class Rebasing:
         """The patch, with the message of its commit where a person has changed that."""
         patch = self.patches[name]
         message = self.scratch.message(commit)
-        if _plain(message) == _plain(chain.message_of(patch)):
+        if plain(message) == plain(chain.message_of(patch)):
             return patch
         return reworded(patch, message.decode("utf-8", "surrogateescape"))
 
@@ -456,8 +458,9 @@ class Rebasing:
         if self.state.phase == RESOLVING:
             self.scratch.unlock()
         head = self.scratch.head()
+        later: list[str] = []
         if head != tip:
-            commit = self.committed(name, tip, head)
+            commit, *later = self.committed(name, tip, head)
         else:
             self.look(waits)
             self.note(phase=RESOLVING)
@@ -468,9 +471,42 @@ class Rebasing:
             raise RefusedError(f"{name}: {problem}.")
         self.scratch.note_resolution()
         if self.scratch.tree_of(tip) == self.scratch.tree_of(commit):
-            self.settle(Settled(name, Outcome.SKIPPED.value, tip, how="nothing of it was left"))
+            self.settle(Settled(name, Outcome.SKIPPED.value, tip, how=NOTHING_LEFT))
             return
-        self.settle(self.resolved(name, tip, commit, Outcome.CONFLICTED, "resolved by hand"))
+        first = self.resolved(name, tip, commit, Outcome.CONFLICTED, "resolved by hand")
+        found, left = self.followed(commit, later)
+        self.settle(first, *found)
+        if left is not None:
+            self.refuse(*left)
+
+    def followed(
+        self, tip: str, made: Sequence[str]
+    ) -> tuple[list[Settled], tuple[str, str, Judged] | None]:
+        """The patches behind the one that waited, as git and a person have carried them over by
+        going on in the repository; and the first that is to be looked at, since what git merges
+        there without a question is no answer. Raises RefusedError for commits of other things."""
+        found: list[Settled] = []
+        names = list(self.state.names[len(self.state.settled) + 1 :])
+        for commit in made:
+            while names and names[0] not in self.state.chain:
+                found.append(replace(self.upstreamed(names.pop(0)), tip=tip))
+            name = names.pop(0) if names else ""
+            text = plain(self.scratch.message(commit))
+            if not name or text != plain(chain.message_of(self.patches[name])):
+                subject = self.scratch.message(commit).decode("utf-8", "replace").split("\n")[0]
+                raise RefusedError(
+                    f"{self.scratch.folder}: the commit {commit[:12]} ({subject}) is not "
+                    f"{name or 'that of a patch'}, which is next. Go back with "
+                    f"git checkout --detach {tip[:12]}, then vllm-series rebase --continue; what "
+                    "you leave is in git reflog."
+                )
+            judged = self.judged(name, tip, commit)
+            problem = judged.problem or self.fault(name, tip, commit)
+            if problem:
+                return found, (name, commit, replace(judged, problem=problem))
+            found.append(self.settled(name, judged, tip, commit))
+            tip = found[-1].tip
+        return found, None
 
     def resolved(self, name: str, tip: str, commit: str, outcome: Outcome, how: str) -> Settled:
         """A patch that was merged otherwise than by git alone."""
@@ -495,19 +531,21 @@ class Rebasing:
                     f"with git add or git rm in {self.scratch.folder}, then continue."
                 )
 
-    def committed(self, name: str, tip: str, head: str) -> str:
-        """The commit that a person has made for the patch that waits."""
+    def committed(self, name: str, tip: str, head: str) -> list[str]:
+        """The commit that a person has made for the patch that waits, and those of later patches
+        that git has made behind it."""
         folder = self.scratch.folder
         if not self.scratch.is_ancestor(tip, head):
             raise RefusedError(
                 f"{folder}: what is checked out is not on top of the patches before {name}. "
-                f"Run git checkout --detach {tip[:12]} there, or give up with --abort."
+                f"Run git reset --soft {tip[:12]} there, which keeps the files as they are, then "
+                "continue; or give up with --abort."
             )
         made = self.scratch.since(tip, head)
         names = self.state.names[len(self.state.settled) :]
-        texts = {_plain(chain.message_of(self.patches[one])): one for one in names}
-        first = texts.get(_plain(self.scratch.message(made[0])), name)
-        rest = [texts.get(_plain(self.scratch.message(one))) for one in made[1:]]
+        texts = {plain(chain.message_of(self.patches[one])): one for one in names}
+        first = texts.get(plain(self.scratch.message(made[0])), name)
+        rest = [texts.get(plain(self.scratch.message(one))) for one in made[1:]]
         if first != name:
             raise RefusedError(
                 f"{folder}: {name} has no commit there. To leave it out, run "
@@ -518,12 +556,19 @@ class Rebasing:
                 f"{folder}: there is more than one commit for {name}. Make them one "
                 f"(git reset --soft {tip[:12]}, git commit), then continue."
             )
-        if len(made) == 1 and self.scratch.stopped_at() is None and self.scratch.is_changed():
+        at = self.scratch.stopped_at()
+        if at in (None, self.state.chain[name][1]):
+            if self.scratch.is_changed():
+                raise RefusedError(
+                    f"{folder} has changes that are not committed. Add them to the commit "
+                    "(git commit --amend), or drop them (git stash), then continue."
+                )
+        elif self.scratch.is_touched():
             raise RefusedError(
-                f"{folder} has changes that are not committed. Add them to the commit "
-                "(git commit --amend), or drop them (git stash), then continue."
+                f"{folder}: git has gone on to the next conflict, and files were changed there. "
+                "Finish it with git add and git rebase --continue, then continue here."
             )
-        return made[0]
+        return made
 
     def skip(self) -> None:
         """Leave the patch that waits out."""
@@ -551,21 +596,20 @@ class Rebasing:
         at = self.state.settled.index(one)
         return self.state.settled[at - 1].tip if at else self.state.target_commit
 
-    def fold(self) -> None:
-        """Put what a person has changed in the folder after a refusal into the last patch."""
-        if self.state.phase != REFUSED or not self.state.settled:
-            return
-        last = max((at for at, one in enumerate(self.state.settled) if one.commit), default=None)
-        if last is None or not self.scratch.is_changed():
-            return
-        one = self.state.settled[last]
-        assert one.commit is not None
-        tree = self.scratch.work_tree()
-        commit = self.scratch.commit(tree, self.parent(one), one.commit)
-        fixed = replace(one, commit=commit, tip=commit, how="changed by hand")
-        later = [replace(each, tip=commit) for each in self.state.settled[last + 1 :]]
-        self.note(settled=(*self.state.settled[:last], fixed, *later))
-        self.scratch.reset(commit)
+    # -- a result that was refused ----------------------------------------------------------------
+
+    @property
+    def last(self) -> str:
+        """The commit of the last patch that is carried: what a person changes after a refusal."""
+        carried = [one.commit for one in self.state.settled if one.commit]
+        return carried[-1] if carried else self.state.tip
+
+    def refused(self, problems: Sequence[str]) -> None:
+        """Open the result for a person. Where it is open already, what may have been changed in
+        the folder meanwhile stays."""
+        if self.state.phase != REFUSED:
+            self.scratch.reset(self.last)
+        self.note(phase=REFUSED, problems=tuple(problems))
 
 
 def asked(entries: Sequence[Entry], target: str, tools: Tools) -> Mapping[str, PatchAnswer]:
@@ -578,7 +622,8 @@ def asked(entries: Sequence[Entry], target: str, tools: Tools) -> Mapping[str, P
 
 
 def reworded(patch: Patch, message: str) -> Patch:
-    """The patch with another commit message: subject, why-text and trailers."""
+    """The patch with another commit message: subject, why-text and trailers. A message that has no
+    trailer, or no why-text, takes none away."""
     from vllm_series.mail import split_trailers
 
     subject, _, body = message.strip("\n").partition("\n")
@@ -587,10 +632,15 @@ def reworded(patch: Patch, message: str) -> Patch:
         (key, f"[PATCH] {subject}") if key.lower() == "subject" else (key, value)
         for key, value in patch.headers
     )
-    return replace(patch, headers=headers, message=why, trailers=trailers)
+    return replace(
+        patch,
+        headers=headers,
+        message=why or patch.message,
+        trailers=trailers or patch.trailers,
+    )
 
 
-def _plain(message: bytes) -> bytes:
+def plain(message: bytes) -> bytes:
     """A message without what git's clean-up may have changed."""
     text = re.sub(rb"(?m)^#.*\n?", b"", message)
     return re.sub(rb"\s+", b" ", text).strip()

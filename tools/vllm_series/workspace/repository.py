@@ -39,7 +39,8 @@ _CONFIG = {
     "core.fileMode": "true",
     "core.fsmonitor": "false",
     "core.ignoreCase": "false",
-    "core.logAllRefUpdates": "false",
+    # Whatever a person commits here can be found again.
+    "core.logAllRefUpdates": "true",
     "core.precomposeUnicode": "false",
     "core.protectHFS": "true",
     "core.protectNTFS": "true",
@@ -480,6 +481,10 @@ class Scratch:
     def is_changed(self) -> bool:
         """Whether the files in the folder are not those of the commit that is checked out."""
         return bool(self._ask("status", "--porcelain", "-z", "--untracked-files=all")[1])
+
+    def is_touched(self) -> bool:
+        """Whether a person has changed the files of a stopped merge since git left them."""
+        return self._ask("diff", "--quiet", "AUTO_MERGE", "--", may_fail=True)[0] == 1
 
     def note_resolution(self) -> None:
         """Let rerere remember how conflicts were resolved."""
