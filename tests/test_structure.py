@@ -138,6 +138,14 @@ TAKEN: dict[str, tuple[Swap, Swap, str]] = {
         ("    data = handle.read(size)\n", "    data = handle.read(size or -1)\n"),
         "    data = handle.read(size or -1)\n    total = 1\n",
     ),
+    "a statement at the end of its block": (
+        (
+            "        kind = path.kind\n    else:\n",
+            "        kind = path.kind\n        other = 2\n    else:\n",
+        ),
+        ("        kind = path.kind\n", "        kind = path.kind or 0\n"),
+        "        kind = path.kind or 0\n        other = 2\n    else:\n",
+    ),
     "a statement that stands, beside one that has changed": (
         ("    count = len(data)\n", "    count = len(data) + 1\n"),
         ("    data = handle.read(size)\n", "    data = handle.read(size or -1)\n"),

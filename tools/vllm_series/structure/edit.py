@@ -193,7 +193,7 @@ class Judge:
         for at, to in zip(range(found.start, found.stop), spots, strict=True):
             if pair.new.units[to or 0].first != pair.old.units[at].first + shift:
                 return None
-        what = _named(pair, found.stop - found.start)
+        what = _named(pair, found.stop - found.start, pair.old.units[found.start])
         reason = f"{what} that it changes stands untouched in the same place of the syntax tree"
         return self.checked(
             Edit(run, edit.removed, edit.added), found, pair, spots[0], False, reason
@@ -215,13 +215,17 @@ class Judge:
             # A comment is about what follows it, and that is gone.
             return None
         if above is not None and not (parted and only_comments):
-            number, line = above
-            words = "in front of it stands"
+            (number, line), beside_it, is_edge = above, at - 1, not at
+            words = "first" if is_edge else "in front of it stands"
         else:
             assert below is not None
-            number, line = below
-            words = "behind it stands"
-        reason = f"{_named(pair, 1)} {words} in the same place of the syntax tree"
+            (number, line), beside_it, is_edge = below, at, at == len(pair.old.units)
+            words = "last" if is_edge else "behind it stands"
+        if is_edge:
+            reason = f"it is the {words} in its {_GROUPS.get(pair.old.sort, 'list')}, as it was"
+        else:
+            what = _named(pair, 1, pair.old.units[beside_it])
+            reason = f"{what} {words} in the same place of the syntax tree"
         if parted:
             reason += "; upstream has put something there too, which it leaves alone"
         return self.checked(Edit(line, 0, edit.added), found, pair, number, parted, reason)
@@ -230,11 +234,13 @@ class Judge:
         """The number and 0-based line for an insertion in front of unit `at` of the base, by what
         stands before it; None where that is not kept."""
         if at:
-            to = pair.kept.get(at - 1)
+            to = pair.alike.get(at - 1)
             if to is None:
                 return None
             last, there = pair.old.units[at - 1].last, pair.new.units[to].last
             number = to + 1
+            if self.alignment[last - 1] != there - 1:
+                return None
         else:
             last, there, number = pair.old.first - 1, pair.new.first - 1, 0
             if pair.old.sort is Sort.TEXT or self.alignment[last - 1] != there - 1:
@@ -245,16 +251,18 @@ class Judge:
         line = there
         while blank and line < len(self.there) and self.new.is_blank(line + 1):
             line, blank = line + 1, blank - 1
-        return number, line
+        return None if blank else (number, line)
 
     def behind(self, edit: Edit, pair: _Pair, at: int) -> tuple[int, int] | None:
         """The same by what stands behind it."""
         if at < len(pair.old.units):
-            to = pair.kept.get(at)
+            to = pair.alike.get(at)
             if to is None:
                 return None
             first, there = pair.old.units[at].first, pair.new.units[to].first
             number = to
+            if self.alignment[first - 1] != there - 1:
+                return None
         else:
             first, there = pair.old.last + 1, pair.new.last + 1
             number = len(pair.new.units)
@@ -266,7 +274,7 @@ class Judge:
         line = there - 1
         while blank and line and self.new.is_blank(line):
             line, blank = line - 1, blank - 1
-        return number, line
+        return None if blank else (number, line)
 
     def inside(self, edit: Edit, after: Outline) -> Spot | None:
         """An edit of lines in the middle of a unit: all of the unit (of a compound statement its
@@ -296,7 +304,9 @@ class Judge:
                     continue
                 kept = replace(pair, kept={**pair.kept, at: to})
                 added = changed.units[at]
-                reason = f"{_named(pair, 1)} that it changes stands untouched in the same place"
+                reason = (
+                    f"{_named(pair, 1, unit)} that it changes stands untouched in the same place"
+                )
                 reason += " of the syntax tree"
                 moved = replace(edit, start=edit.start + run - (unit.first - 1))
                 found = _Found(way, at, at + 1, (added,))
@@ -325,6 +335,8 @@ class Judge:
         if is_header and Outline.of(spliced(self.there, [edit])) is None:
             return None
         low, high = pair.before(found.start), pair.after(found.stop)
+        if pair.kept.get(low, -1) >= number or pair.kept.get(high, end) < end:
+            return None
         change = Change(
             sort=pair.old.sort,
             block=pair.way[-1].name if pair.way else "body",
@@ -401,12 +413,17 @@ def _alike(old: Group, new: Group) -> dict[int, int]:
     return found
 
 
-def _named(pair: _Pair, count: int) -> str:
-    word = {
-        Sort.BLOCK: "statement",
-        Sort.ARGUMENTS: "argument",
-        Sort.PARAMETERS: "parameter",
-        Sort.NAMES: "imported name",
-        Sort.TEXT: "line of the docstring",
-    }.get(pair.old.sort, "element")
+_UNITS = {
+    Sort.BLOCK: "statement",
+    Sort.ARGUMENTS: "argument",
+    Sort.PARAMETERS: "parameter",
+    Sort.NAMES: "imported name",
+    Sort.TEXT: "line of the docstring",
+}
+_GROUPS = {Sort.BLOCK: "block", Sort.ARGUMENTS: "call", Sort.PARAMETERS: "signature"}
+
+
+def _named(pair: _Pair, count: int, unit: Unit) -> str:
+    """What a unit, or several of which it is the first, is called in a sentence."""
+    word = "comment" if unit.is_comment else _UNITS.get(pair.old.sort, "element")
     return f"the {word}" if count == 1 else f"each {word}"
