@@ -554,6 +554,87 @@ def test_a_commit_amended_where_a_new_one_was_due_is_not_lost(
     assert "+    data = handle.read(1 << 20).strip()" in patch_text(made, "0.2")
 
 
+# -- the other releases of a line ---------------------------------------------------------------
+
+WRAPPED = OLD.replace(
+    "    handle = open(path)\n    data", "    handle = open(\n        path)\n    data"
+)
+
+
+def test_a_release_of_the_line_that_the_series_does_not_fit_gets_its_own_folder(
+    made: Project,
+) -> None:
+    made.release("0.2.0", {MODEL: WRAPPED})
+    made.release("0.2.1", {MODEL: OLD})
+    made.release("0.2.2", {MODEL: OLD})
+    ran = made.rebase("--releases", "0.2")
+    assert ran.code == 0, ran.out + ran.err
+    assert "it does not fit vllm 0.2.0, also of this line: each gets a folder of its own" in ran.out
+    folders = sorted(path.name for path in made.series.iterdir() if path.name[0] != ".")
+    assert folders == ["vllm-0.1", "vllm-0.2", "vllm-0.2.0"]
+    assert "Base: vllm 0.2.2" in patch_text(made, "0.2")
+    assert "Base: vllm 0.2.0" in patch_text(made, "0.2.0")
+    assert "+    data = handle.read().strip()" in patch_text(made, "0.2.0")
+    entries = [line for line in made.changelog.split("\n") if line.startswith("- ")]
+    assert len(entries) == 1
+    told = " ".join(made.changelog.split())
+    assert "`vllm-0.2` for vLLM 0.2.2, from 0.1.0: `strip.patch` (clean)" in told
+    assert "`vllm-0.2.0` for vLLM 0.2.0, from 0.2.2: `strip.patch` (merged" in told
+
+
+def test_a_release_of_the_line_on_which_the_hunk_tests_fail_stops_with_a_folder_of_its_own(
+    made: Project,
+) -> None:
+    """Its text takes the patch as it is; only the tests know that it must be another there."""
+    made.release("0.2.0", {MODEL: OLD.replace("return os.name", "return os.name + 'lower'")})
+    made.release("0.2.1", {MODEL: OLD})
+    hunk_test(made, "assert ('lower' in text) == ('.strip(1)' in text)")
+    ran = made.rebase("--releases", "0.2")
+    assert ran.code == 1
+    assert "vllm-0.2 was written" in ran.out
+    assert "it does not fit vllm 0.2.0" in ran.out
+    assert "the hunk tests fail on vllm 0.2.0" in ran.out
+    text = (made.workdir / MODEL).read_text()
+    (made.workdir / MODEL).write_text(text.replace(".strip()", ".strip(1)"))
+    assert made.rebase("--continue").code == 0
+    assert ".strip(1)" in patch_text(made, "0.2.0")
+    assert ".strip(1)" not in patch_text(made, "0.2")
+
+
+def test_giving_up_leaves_no_folder_for_releases_that_it_does_not_fit(made: Project) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    made.release("0.2.1", {MODEL: OLD})
+    ran = made.rebase("--releases", "0.2")
+    assert ran.code == 1
+    assert "vllm-0.2 was written" in ran.out
+    ran = made.rebase("--abort")
+    assert ran.code == 0
+    assert "vllm-0.2 fits vllm 0.2.1 alone, not 0.2.0: it is vllm-0.2.1 now" in ran.err
+    assert not (made.series / "vllm-0.2").exists()
+    assert "Base: vllm 0.2.1" in patch_text(made, "0.2.1")
+    assert "- The series `vllm-0.2.1`, for vLLM 0.2.1" in made.changelog
+    assert "`vllm-0.2`" not in made.changelog
+
+
+def test_one_release_alone_says_which_others_of_its_line_it_does_not_fit(made: Project) -> None:
+    made.release("0.2.0", {MODEL: WRAPPED})
+    made.release("0.2.1", {MODEL: OLD})
+    ran = made.rebase("0.2.1")
+    assert ran.code == 0
+    assert "vllm-series rebase 0.2.0 --from vllm-0.2 --onto-dir vllm-0.2.0" in ran.out
+    assert not (made.series / "vllm-0.2.0").exists()
+
+
+def test_a_replaced_folder_does_not_stop_serving_a_release_unnoticed(made: Project) -> None:
+    made.release("0.1.1", {MODEL: WRAPPED})
+    made.release("0.1.2", {MODEL: OLD + "# new\n"})
+    ran = made.rebase("0.1.1", "--from", "0.1", "--replace")
+    assert ran.code == 0, ran.out + ran.err
+    assert "Base: vllm 0.1.1" in patch_text(made, "0.1")
+    for version in ("0.1.0", "0.1.2"):
+        assert f"Base: vllm {version}" in patch_text(made, version)
+
+
 # -- around it ----------------------------------------------------------------------------------
 
 

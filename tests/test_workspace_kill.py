@@ -15,7 +15,7 @@ import pytest
 from commandline import everything
 from rebased import Project, project
 from vllm_series.upstream.open import UpstreamOptions, open_catalog
-from vllm_series.workspace.carrying import Carrying, finish
+from vllm_series.workspace.carrying import Carrying, give_up
 from vllm_series.workspace.rebasing import Rebasing, Tools
 from vllm_series.workspace.state import Batch, Home, Line
 
@@ -144,8 +144,8 @@ def to_the_end(work: Project) -> None:
 
 def rewound(work: Project, before: dict[str, bytes]) -> None:
     home = Home(work.series)
-    if home.workdir() is not None and not finish(home):
-        home.forget()
+    if home.workdir() is not None:
+        give_up(home)
     folder = work.series.parent
     for path in [*folder.rglob("*")]:
         if path.is_file() and str(path.relative_to(folder)) not in before:

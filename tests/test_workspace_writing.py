@@ -58,13 +58,39 @@ def test_an_entry_goes_under_the_unreleased_changes(before: str, after: str) -> 
     assert writing.entered(before, "Added", "- New.\n  More.") == after
 
 
+def test_what_changed_goes_below_what_was_added() -> None:
+    before = "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- A.\n\n### Fixed\n\n- F.\n"
+    after = before.replace("- A.\n", "- A.\n\n### Changed\n\n- New.\n")
+    assert writing.entered(before, "Changed", "- New.") == after
+
+
 def test_an_entry_is_made_once(tmp_path: Path) -> None:
     place = tmp_path / "CHANGELOG.md"
     place.write_text(CHANGELOG)
-    writing.enter(place, "Added", "- New.")
+    writing.enter(place, "Added", "- New.", None, "- New.")
     once = place.read_text()
-    writing.enter(place, "Added", "- New.")
+    writing.enter(place, "Added", "- New.", None, "- New.")
     assert place.read_text() == once != CHANGELOG
+
+
+def test_an_entry_that_grows_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    place = tmp_path / "CHANGELOG.md"
+    place.write_text(CHANGELOG)
+    writing.enter(place, "Added", "- One.", None, "- One.")
+    one = place.read_text()
+    for _ in range(2):
+        writing.enter(place, "Added", "- One, two.", "- One.", "- Two.")
+    assert place.read_text() == one.replace("- One.", "- One, two.")
+
+
+def test_an_entry_that_a_person_has_changed_is_not_made_again(tmp_path: Path) -> None:
+    place = tmp_path / "CHANGELOG.md"
+    place.write_text(CHANGELOG)
+    writing.enter(place, "Added", "- One.", None, "- One.")
+    own = place.read_text().replace("- One.", "- The one.")
+    place.write_text(own)
+    writing.enter(place, "Added", "- One, two.", "- One.", "- Two.")
+    assert place.read_text() == own.replace("- The one.", "- The one.\n- Two.")
 
 
 def test_the_series_file_keeps_comments_and_names_what_is_left_out() -> None:

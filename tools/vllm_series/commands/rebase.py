@@ -292,14 +292,12 @@ def _skip(rebasing: Rebasing) -> None:
 
 
 def _abort(home: Home, quiet: bool) -> int:
-    from vllm_series.workspace.carrying import finish
+    from vllm_series.workspace.carrying import give_up
 
     if home.workdir() is None:
         raise UsageError(f"no rebase of {home.series_dir} is open, so there is nothing to give up.")
-    if finish(home):
-        click.echo("vllm-series: it was being written already, and is finished now.", err=True)
-        return 0
-    home.forget()
+    for sentence in give_up(home):
+        click.echo(f"vllm-series: {sentence}.", err=True)
     if not quiet:
         click.echo("given up; what was not finished is as it was", err=True)
     return 0

@@ -48,8 +48,28 @@ def _finished(one: Written, carried: Carried | None, verbose: bool, dry_run: boo
         end = f"no patch is left, so there is no {line.onto}"
     else:
         end = f"{line.onto} {'would be' if dry_run else 'was'} written"
-    parts = [head, _rows(one.patches), *_details(one.patches, carried, verbose), end]
+    parts = [
+        head,
+        _rows(one.patches),
+        *_details(one.patches, carried, verbose),
+        end,
+        _unserved(one),
+    ]
     return "\n".join(part for part in parts if part)
+
+
+def _unserved(one: Written) -> str:
+    """Which releases of the line the folder does not fit, and what comes of that."""
+    if not one.misfits:
+        return ""
+    text = f"it does not fit vllm {', '.join(one.misfits)}, also of this line: "
+    if one.fill:
+        return text + "each gets a folder of its own"
+    version = one.misfits[0]
+    return (
+        f"{text}give each a folder of its own, vllm-series rebase {version} "
+        f"--from {one.line.onto} --onto-dir vllm-{version}"
+    )
 
 
 def _rows(patches: tuple[Settled, ...]) -> str:
@@ -176,6 +196,7 @@ def as_value(
             "release": one.line.target,
             "base": one.base,
             "outcome": one.outcome,
+            "misfits": list(one.misfits),
             "patches": [_patch(each, results.get(one.line.onto)) for each in one.patches],
         }
         for one in batch.done

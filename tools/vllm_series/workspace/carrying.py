@@ -17,7 +17,6 @@ from vllm_series.contracts import CONTRACT, broken
 from vllm_series.errors import RefusedError, UsageError
 from vllm_series.fileplan import Read
 from vllm_series.lint import lint
-from vllm_series.parse import parse
 from vllm_series.patch import Patch
 from vllm_series.plan import make_plan
 from vllm_series.rebase import Outcome
@@ -35,6 +34,7 @@ from vllm_series.workspace.state import (
     Settled,
     State,
     Written,
+    flush,
     load_source,
     save_source,
 )
@@ -99,7 +99,18 @@ class Carrying:
         patches, base_release = chain.read_series(series.entries, line.source)
         rest = self.batch.queue[1:]
         if base_release == line.target and line.source == line.onto:
-            self.finished(Written(line, EQUAL, base_release), rest)
+            misfits, fits = self.others(line, patches)
+            self.finished(
+                Written(
+                    line,
+                    EQUAL,
+                    base_release,
+                    misfits=tuple(misfits),
+                    fits=tuple(fits),
+                    fill=self.batch.fill,
+                ),
+                rest,
+            )
             return False
         say(f"reading vllm {base_release} and {line.target}")
         paths = chain.touched(patches)
@@ -158,13 +169,16 @@ class Carrying:
                 rebasing.refused(problems)
                 return False
             state = rebasing.state
+            misfits, fits = self.others(state.line, [new for _, new in carried.patches])
             writing.give_store(scratch.recorded(), Path(self.batch.workdir) / ".git" / "kept")
         self.results[state.line.onto] = carried
-        self.prepared(state, carried)
+        self.prepared(state, carried, misfits, fits)
         self.finished(write(self.home, self.batch), self.batch.queue)
         return True
 
-    def prepared(self, state: State, carried: Carried) -> None:
+    def prepared(
+        self, state: State, carried: Carried, misfits: Sequence[str], fits: Sequence[str]
+    ) -> None:
         """Put the result beside its place, and write down what is to be done with it."""
         onto = self.series_dir / state.line.onto
         is_same = writing.holds(onto, carried.files)
@@ -178,40 +192,57 @@ class Carrying:
         files = {
             name: data.decode("utf-8", "surrogateescape") for name, data in carried.files.items()
         }
-        entry = None
-        if not is_same and writing.changelog_of(self.series_dir):
-            entry = changelog_entry(state)
-        plan = {"files": files, "same": is_same, "entry": entry, "is_new": not onto.exists()}
+        is_new = not onto.exists()
+        plan = {
+            "files": files,
+            "same": is_same,
+            "is_new": is_new,
+            "misfits": list(misfits),
+            "fits": list(fits),
+            # A folder that served them until now must not stop doing so silently.
+            "fill": self.batch.fill or not is_new,
+        }
         self.note(now=replace(state, phase=WRITING, writing=plan, problems=()))
 
     def finished(self, done: Written, rest: Sequence[Line]) -> None:
-        """Note that a line is finished, and what comes after it."""
-        queue = tuple(rest)
-        if self.batch.fill and done.line.onto == f"vllm-{line_of(done.line.target)}":
-            queue = (*self.others(done.line), *queue)
-        self.note(now=None, queue=queue, done=(*self.batch.done, done))
+        """Note that a line is finished, and what comes after it: first the releases of the line
+        that its series does not fit, each into a folder of its own."""
+        onto = done.line.onto
+        own = [Line(onto, one, f"vllm-{one}") for one in done.misfits if done.fill]
+        self.note(now=None, queue=(*own, *rest), done=(*self.batch.done, done))
 
-    def others(self, line: Line) -> list[Line]:
-        """The other releases of a line that its series does not fit: each gets its own folder."""
-        entries = load(self.series_dir / line.onto).entries
-        patches = [parse(entry.text, entry.name) for entry in entries]
-        number = line_of(line.target)
+    def others(self, line: Line, patches: Sequence[Patch]) -> tuple[list[str], list[str]]:
+        """The other releases that a line's folder would serve: those that the series does not fit,
+        or on which the hunk tests fail, newest first; and those that it fits."""
+        if line.onto != f"vllm-{line_of(line.target)}" or not patches:
+            return [], []
         releases = [
             one.version
             for one in self.tools.catalog.releases()
-            if line_of(one.version) == number
+            if line_of(one.version) == line_of(line.target)
             and one.version != line.target
             and not one.yanked
             and not one.prerelease
+            and (self.batch.replace or not (self.series_dir / f"vllm-{one.version}").is_dir())
         ]
         paths = chain.touched(patches)
-        self.tools.catalog.prefetch(dict.fromkeys(releases, paths), self.tools.say)
-        found = []
+        errors = self.tools.catalog.prefetch(dict.fromkeys(releases, paths), self.tools.say)
+        for error in errors.values():
+            raise error
+        tests = self.tests([patch.name for patch in patches])
+        misfits: list[str] = []
+        fits: list[str] = []
         for version in releases:
             tree = self.tools.catalog.tree(version)
-            if not make_plan(patches, tree.read, tree.mode).fits:
-                found.append(Line(line.onto, version, f"vllm-{version}"))
-        return found[::-1]
+            plan = make_plan(patches, tree.read, tree.mode)
+            is_fit = plan.fits
+            if is_fit and tests:
+                changed = {path: after for path, (_, after) in plan.results().items()}
+                is_fit = not tested.failure(
+                    tests, self.tools.catalog, tree, changed, self.tools.say
+                )
+            (fits if is_fit else misfits).append(version)
+        return misfits[::-1], fits
 
     # -- results --------------------------------------------------------------------------------
 
@@ -278,18 +309,18 @@ class Carrying:
         found = [text.replace(f"{folder}/", f"{line.onto}/") for text in found]
         if found:
             return found
-        chosen = self.batch.tests
-        names = [new.name for _, new in carried.patches]
-        tests = (
-            tested.tests_of(Path(self.batch.project), names)
-            if chosen is None
-            else tuple(map(Path, chosen))
-        )
+        tests = self.tests([new.name for _, new in carried.patches])
         if tests:
             said = tested.failure(tests, self.tools.catalog, tree, carried.results, self.tools.say)
             if said:
                 return [f"the hunk tests fail on vllm {line.target}:\n{said}"]
         return []
+
+    def tests(self, names: Sequence[str]) -> tuple[Path, ...]:
+        """The hunk tests of some patches, or those that were asked for."""
+        if self.batch.tests is not None:
+            return tuple(map(Path, self.batch.tests))
+        return tested.tests_of(Path(self.batch.project), names)
 
 
 def write(home: Home, batch: Batch) -> Written:
@@ -304,27 +335,73 @@ def write(home: Home, batch: Batch) -> Written:
             name: text.encode("utf-8", "surrogateescape") for name, text in plan["files"].items()
         }
         writing.move_in(series_dir, state.line.onto, files)
-    changelog = writing.changelog_of(series_dir)
-    if plan["entry"] and changelog is not None:
-        writing.enter(changelog, "Added" if plan["is_new"] else "Changed", plan["entry"])
     writing.give_store(Path(batch.workdir) / ".git" / "kept" / writing.STORE, series_dir)
-    outcome = EQUAL if plan["same"] else CARRIED
-    return Written(state.line, outcome, state.base, state.settled)
+    done = Written(
+        state.line,
+        EQUAL if plan["same"] else CARRIED,
+        state.base,
+        state.settled,
+        plan["is_new"],
+        tuple(plan["misfits"]),
+        tuple(plan["fits"]),
+        plan["fill"],
+    )
+    if done.outcome == CARRIED:
+        told = [one for one in batch.done if one.outcome == CARRIED and one.is_new == done.is_new]
+        enter(series_dir, told, [*told, done], done)
+    return done
 
 
-def finish(home: Home) -> bool:
-    """Bring a change of the series folder to its end that was cut off; False where there is none.
-    Lines that were to come are given up."""
+def enter(
+    series_dir: Path, before: Sequence[Written], now: Sequence[Written], last: Written
+) -> None:
+    """Put the lines of a batch into the changelog as one entry, in place of that which tells of
+    those `before`; where a person has changed that one meanwhile, the `last` gets its own."""
+    changelog = writing.changelog_of(series_dir)
+    if changelog is None:
+        return
+    heading = "Added" if last.is_new else "Changed"
+    entry, alone = changelog_entry(now), changelog_entry([last])
+    writing.enter(changelog, heading, entry, changelog_entry(before) if before else None, alone)
+
+
+def give_up(home: Home) -> list[str]:
+    """Give up what is open; a change of the series folder that was cut off is brought to its end
+    first. Says what is not as a person would expect it, a sentence each."""
+    said: list[str] = []
     try:
         batch = home.load()
     except RefusedError:
-        return False
-    if batch is None or batch.now is None or batch.now.phase != WRITING:
-        return False
-    batch = replace(batch, fill=False)
-    write(home, batch)
-    home.close(batch, keep=False)
-    return True
+        batch = None
+    if batch is not None:
+        if batch.now is not None and batch.now.phase == WRITING:
+            done = write(home, batch)
+            said.append(f"{done.line.onto} was being written already, and is finished now")
+            batch = replace(batch, now=None, done=(*batch.done, done))
+            home.save(batch)
+        said += [sentence for one in batch.done for sentence in _narrowed(home, batch, one)]
+    home.forget()
+    return said
+
+
+def _narrowed(home: Home, batch: Batch, one: Written) -> list[str]:
+    """A new folder of a line whose other releases were not carried to their end serves the only
+    release that it fits, and no other."""
+    folder = home.series_dir / one.line.onto
+    left = [each for each in one.misfits if not (home.series_dir / f"vllm-{each}").is_dir()]
+    if not left or not folder.is_dir():
+        return []
+    own = f"vllm-{one.line.target}"
+    if not one.is_new or one.fits or (home.series_dir / own).exists():
+        return [f"{one.line.onto} does not fit vllm {', '.join(left)}, which it serves"]
+    folder.rename(home.series_dir / own)
+    flush(home.series_dir)
+    before = [each for each in batch.done if each.outcome == CARRIED and each.is_new]
+    renamed = replace(one, line=replace(one.line, onto=own))
+    enter(home.series_dir, before, [renamed if each is one else each for each in before], renamed)
+    return [
+        f"{one.line.onto} fits vllm {one.line.target} alone, not {', '.join(left)}: it is {own} now"
+    ]
 
 
 def renewed(patch: Patch, read: Read) -> tuple[tuple[str, str], ...]:
@@ -344,21 +421,33 @@ def renewed(patch: Patch, read: Read) -> tuple[tuple[str, str], ...]:
     return tuple(trailers)
 
 
-def changelog_entry(state: State) -> str:
-    """The sentence for the changelog."""
+def changelog_entry(lines: Sequence[Written]) -> str:
+    """The sentence for the changelog about the lines of a batch."""
+    if len(lines) == 1:
+        (one,) = lines
+        return writing.sentence(
+            f"The series `{one.line.onto}`, for vLLM {one.line.target}, carried over from vLLM "
+            f"{one.base}: {_told(one.patches, '; ')}."
+        )
+    rows = [
+        f"`{one.line.onto}` for vLLM {one.line.target}, from {one.base}: {_told(one.patches, ', ')}"
+        for one in lines
+    ]
+    return writing.sentence(
+        f"The series of {len(lines)} folders, each carried over from another: {'; '.join(rows)}."
+    )
+
+
+def _told(patches: Sequence[Settled], between: str) -> str:
     words: dict[str, list[str]] = {}
-    for one in state.settled:
+    for one in patches:
         word = one.outcome
         if word == Outcome.UPSTREAMED.value:
             word = f"left out, upstream since {one.since}"
         elif one.how:
             word = f"{word}, {one.how}"
         words.setdefault(word, []).append(f"`{one.name}`")
-    told = "; ".join(f"{', '.join(names)} ({word})" for word, names in words.items())
-    return writing.sentence(
-        f"The series `{state.line.onto}`, for vLLM {state.line.target}, carried over from vLLM "
-        f"{state.base}: {told}."
-    )
+    return between.join(f"{', '.join(names)} ({word})" for word, names in words.items())
 
 
 def _share(one: Settled, old: Patch, target: str) -> str:

@@ -93,12 +93,18 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A line that is finished: `folder` is None where nothing had to change."""
+    """A line that is finished. `misfits` are the other releases of the line that its series does
+    not fit, `fits` those that it fits; with `fill` each misfit gets a folder of its own. `is_new`
+    says that there was no such folder before."""
 
     line: Line
     outcome: str
     base: str
     patches: tuple[Settled, ...] = ()
+    is_new: bool = False
+    misfits: tuple[str, ...] = ()
+    fits: tuple[str, ...] = ()
+    fill: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +297,10 @@ def _written(value: dict[str, Any]) -> Written:
         value["outcome"],
         value["base"],
         tuple(_settled(item) for item in value["patches"]),
+        value.get("is_new", False),
+        tuple(value.get("misfits", ())),
+        tuple(value.get("fits", ())),
+        value.get("fill", False),
     )
 
 

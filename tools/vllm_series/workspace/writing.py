@@ -91,14 +91,20 @@ def changelog_of(series_dir: Path) -> Path | None:
     return place if place.is_file() else None
 
 
-def enter(place: Path, heading: str, entry: str) -> None:
-    """Put an entry under a heading of the unreleased changes; once, however often it is asked."""
+def enter(place: Path, heading: str, entry: str, old: str | None, alone: str) -> None:
+    """Put an entry under a heading of the unreleased changes, or in place of the `old` one; where
+    that is not there any more, `alone`. Once, however often it is asked."""
     try:
         text = place.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise EnvironmentRefusedError(f"{place} is not UTF-8. Save it as UTF-8.") from error
-    if entry not in text:
-        put(place, entered(text, heading, entry).encode("utf-8"))
+    if entry in text or alone in text:
+        return
+    if old is not None and old in text:
+        fresh = text.replace(old, entry, 1)
+    else:
+        fresh = entered(text, heading, alone)
+    put(place, fresh.encode("utf-8"))
 
 
 def entered(text: str, heading: str, entry: str) -> str:
@@ -112,7 +118,9 @@ def entered(text: str, heading: str, entry: str) -> str:
     under = next((n for n in range(start, end) if lines[n] == f"### {heading}"), None)
     if under is None:
         at = start + 1
-        while at < end and not lines[at].startswith("### "):
+        # The order of keepachangelog.com: what was added comes first.
+        first = ("### Added",) if heading != "Added" else ()
+        while at < end and (not lines[at].startswith("### ") or lines[at] in first):
             at += 1
         while at > start + 1 and not lines[at - 1].strip():
             at -= 1
