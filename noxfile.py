@@ -179,6 +179,13 @@ def drift_bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/drift", *session.posargs)
 
 
+@nox.session(default=False)
+def structure_bench(session: nox.Session) -> None:
+    """How many conflicts the syntax tree takes away, and how often it is wrong."""
+    install_project(session, "test")
+    session.run("python", "benchmarks/structure.py", *session.posargs)
+
+
 def install_project(session: nox.Session, *groups: str) -> None:
     """The project and its dependency groups from pyproject.toml (PEP 735)."""
     project = nox.project.load_toml(ROOT / "pyproject.toml")
