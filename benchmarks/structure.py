@@ -187,7 +187,6 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--samples", type=int, help="of each pair, kind and seed; default: 300")
     parser.add_argument("--known-every", type=int, default=10, help="ask one in so many `known`")
     parser.add_argument("--show", type=int, default=0, help="print so many placed ones, at random")
-    parser.add_argument("--left", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--trees", type=Path, help="read DIR/0.33.0/vllm instead of the index")
     parser.add_argument("--json", action="store_true")
