@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import stock as stock_releases
 from commandline import SERIES, copied
+from vllm_series.upstream.store import KINDS
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,6 +57,21 @@ def series(tmp_path: Path) -> Path:
     return target
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is read of releases is shared with the user's cache, since it is known by its digest and
+    dear to fetch; repositories and whatever else a test leaves in a cache is not."""
+    shared = stock_releases.cache_dir().parent
+    own = tmp_path_factory.mktemp("cache") / "vllm-series"
+    own.mkdir()
+    for name in (*KINDS, stock_releases.cache_dir().name, "uv"):
+        (shared / name).mkdir(parents=True, exist_ok=True)
+        (own / name).symlink_to((shared / name).resolve())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_SERIES_CACHE", str(own))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def sealed_git(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """No user's git configuration, identity or date reaches a test."""
@@ -66,6 +82,12 @@ def sealed_git(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
         monkeypatch.setenv(f"GIT_{role}_NAME", "A Tester")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "tester@example.com")
         monkeypatch.setenv(f"GIT_{role}_DATE", "2026-12-01T00:00:00+0000")
+
+
+@pytest.fixture(autouse=True)
+def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No width of a terminal reaches a test; xdist gives its workers one."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -72,6 +72,12 @@ class Project:
         )
 
     @property
+    def leftovers(self) -> list[str]:
+        """What rebases have left in the cache."""
+        folder = self.root / "cache" / "rebase"
+        return sorted(path.name for path in folder.glob("*")) if folder.is_dir() else []
+
+    @property
     def workdir(self) -> Path:
         """The repository of the rebase that is open."""
         pointer = next((self.root / "cache" / "rebase").glob("*/open"))

@@ -71,6 +71,23 @@ def test_clearing_removes_all_but_the_stock_of_the_tests(cache: Path) -> None:
     assert (cache / "stock" / "a.py").read_bytes() == b"stock"
 
 
+def test_clearing_takes_what_rebases_left_but_not_one_that_is_open(cache: Path) -> None:
+    over, under_way = cache / "rebase" / "a1", cache / "rebase" / "b2"
+    for place in (over, under_way):
+        (place / "repository" / ".git").mkdir(parents=True)
+        (place / "repository" / "model.py").write_bytes(bytes(700))
+    (under_way / "open").write_bytes(b"somewhere")
+    assert entries(cache)["rebase"] == (3, 1409)
+    assert asked(cache, "--clear", "--kind", "rebase", "-n").out.startswith("would remove 700 b")
+    assert over.is_dir()
+    ran = asked(cache, "--clear")
+    assert "1 rebase open: kept" in ran.err
+    assert not over.exists()
+    assert (under_way / "repository" / "model.py").is_file()
+    assert entries(cache)["rebase"] == (2, 709)
+    assert asked(cache, "--clear", "--kind", "blobs").err == ""
+
+
 def test_clearing_a_kind_leaves_the_others(cache: Path) -> None:
     assert asked(cache, "--clear", "--kind", "blobs", "-q").out == ""
     assert entries(cache)["answers"][0] == 10

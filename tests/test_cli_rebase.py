@@ -132,6 +132,7 @@ def test_a_file_that_upstream_left_alone_is_clean(made: Project) -> None:
     assert patch_text(made, "0.2") == patch_text(made, "0.1").replace("0.1.0", "0.2.0")
     assert "- The series `vllm-0.2`, for vLLM 0.2.0, carried over from vLLM 0.1.0" in made.changelog
     assert "### Added" in made.changelog
+    assert made.leftovers == []
 
 
 def test_a_changed_neighbour_is_merged_and_shown_for_review(made: Project) -> None:
@@ -349,6 +350,7 @@ def test_abort_leaves_the_series_as_it_was(made: Project) -> None:
     assert everything(made.series.parent) == before
     assert not work.exists()
     assert made.rebase("--abort").code == 2
+    assert made.leftovers == []
 
 
 def test_only_one_rebase_of_a_series_is_open(made: Project) -> None:

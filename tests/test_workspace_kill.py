@@ -110,7 +110,7 @@ def started(work: Project) -> bool:
     home = Home(work.series)
     line = Line("vllm-0.1", "0.2.0", "vllm-0.2")
     batch = Batch(
-        str(home.series_dir), str(home.default_workdir(line)), str(home.series_dir.parent),
+        str(home.series_dir), str(home.default_workdir), str(home.series_dir.parent),
         None, (line,),
     )  # fmt: skip
     with home.locked(print) as lock:

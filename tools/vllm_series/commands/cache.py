@@ -8,11 +8,13 @@ from vllm_series.commands.options import json_option
 from vllm_series.errors import UsageError
 from vllm_series.upstream.store import KINDS, STOCK
 
+REBASE = "rebase"
 _WORDS = {
     "blobs": "files of releases",
     "wheels": "tables of wheels",
     "lists": "lists of releases",
     "answers": "answers of earlier checks",
+    REBASE: "repositories of rebases",
     STOCK: "unpacked releases, kept by the tests of this project",
 }
 
@@ -23,7 +25,7 @@ _WORDS = {
 @click.option(
     "--kind",
     "kinds",
-    type=click.Choice(KINDS),
+    type=click.Choice((*KINDS, REBASE)),
     multiple=True,
     help="Only this kind of entries; may be given several times.",
 )
@@ -46,7 +48,8 @@ def command(
 ) -> int:
     """What is kept of upstream: where, and how much of each kind.
 
-    Everything in it can be fetched or worked out again. VLLM_SERIES_CACHE moves the folder and
+    Everything in it can be fetched or worked out again, but for the repository of a rebase that is
+    open, which --clear keeps. VLLM_SERIES_CACHE moves the folder and
     VLLM_SERIES_CACHE_SIZE (1G) bounds it; what was not used for longest goes first.
     """
     if sum((only_place, clear, prune)) > 1:
@@ -58,6 +61,8 @@ def command(
     from vllm_series.report import as_json as rendered
     from vllm_series.report import counted, table
     from vllm_series.upstream.store import open_store, stock_usage
+    from vllm_series.workspace.state import leftovers
+    from vllm_series.workspace.state import usage as rebases
 
     store = open_store()
     assert store.root is not None
@@ -67,15 +72,24 @@ def command(
     before = [usage for usage in store.usage() if not kinds or usage.kind in kinds]
     taken = sum(usage.size for usage in before)
     removed = 0
+    is_open = 0
     if clear:
         removed = taken if dry_run else sum(store.clear(usage.kind) for usage in before)
+        if not kinds or REBASE in kinds:
+            left, is_open = leftovers(store.root, remove=not dry_run)
+            removed += left
     elif prune:
         removed = max(0, taken - store.limit) if dry_run else store.prune(store.limit)
     after = before
     if (clear or prune) and not dry_run:
         after = [usage for usage in store.usage() if not kinds or usage.kind in kinds]
     stock = stock_usage(store.root)
-    shown = [*after, *([stock] if stock.entries and not kinds else [])]
+    rebase = rebases(store.root)
+    shown = [
+        *after,
+        *([rebase] if rebase.entries and (not kinds or REBASE in kinds) else []),
+        *([stock] if stock.entries and not kinds else []),
+    ]
     if as_json:
         click.echo(
             rendered(
@@ -96,6 +110,12 @@ def command(
         pass
     elif clear or prune:
         click.echo(f"{'would remove' if dry_run else 'removed'} {size(removed)}: {store.root}")
+        if is_open:
+            click.echo(
+                f"vllm-series: {counted(is_open, 'rebase')} open: kept. Finish or give up each "
+                "with vllm-series rebase.",
+                err=True,
+            )
     else:
         click.echo(str(store.root))
         rows = [

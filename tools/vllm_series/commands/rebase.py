@@ -173,7 +173,7 @@ def command(
             batch = changed(
                 batch,
                 series_dir=str(trial.series_dir),
-                workdir=str(trial.default_workdir(lines[0])),
+                workdir=str(trial.default_workdir),
                 replace=True,
             )
             carrying = Carrying(trial, batch, tools, lock)
@@ -263,7 +263,7 @@ def _batch(
 ) -> Batch:
     from vllm_series.workspace.state import Batch
 
-    place = workdir.resolve() if workdir else home.default_workdir(lines[0])
+    place = workdir.resolve() if workdir else home.default_workdir
     if place.is_relative_to(home.series_dir) or home.series_dir.is_relative_to(place):
         raise UsageError(f"--workdir {place} holds the series. Name a folder outside of it.")
     for name in {line.source for line in lines}:

@@ -22,9 +22,13 @@ from typing import Any
 
 from vllm_series.errors import RefusedError, UsageError
 from vllm_series.series import Entry
-from vllm_series.upstream.store import cache_root
+from vllm_series.upstream.store import Usage, cache_root
 
 SCHEMA = 1
+
+REBASE = "rebase"
+"""The folder of the cache that holds the repositories of rebases."""
+_POINTER = "open"
 
 RUNNING = "running"
 """Under way; when found, it was cut off."""
@@ -155,28 +159,47 @@ class Home:
     def __init__(self, series_dir: Path, folder: Path | None = None) -> None:
         self.series_dir = series_dir.resolve()
         key = hashlib.sha256(os.fsencode(self.series_dir)).hexdigest()[:16]
-        self.folder = folder or cache_root() / "rebase" / key
-        self._pointer = self.folder / "open"
+        self.folder = folder or cache_root() / REBASE / key
+        self._pointer = self.folder / _POINTER
 
     @contextlib.contextmanager
     def locked(self, waiting: Callable[[str], None]) -> Iterator[int]:
         """Hold it alone; gives the descriptor that holds the lock. git's processes share it, so
         that none of a killed command is still at work when this comes back."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = self._locked(waiting)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                waiting(f"waiting for another rebase of {self.series_dir}")
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield descriptor
         finally:
+            # Only an empty one goes: nothing is open then.
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
             os.close(descriptor)
 
-    def default_workdir(self, line: Line) -> Path:
-        """The folder for a rebase unless `--workdir` names one."""
-        return self.folder / f"{line.source}-to-{line.target}"
+    def _locked(self, waiting: Callable[[str], None]) -> int:
+        while True:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:
+                continue
+            try:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    waiting(f"waiting for another rebase of {self.series_dir}")
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if _is_at(descriptor, self.folder):
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            # Whoever held it has taken the folder away; the lock on what is gone holds nothing.
+            os.close(descriptor)
+
+    @property
+    def default_workdir(self) -> Path:
+        """The folder for a rebase unless `--workdir` names one; the same for all of its lines."""
+        return self.folder / "repository"
 
     def workdir(self) -> Path | None:
         """The folder of the rebase that is open; None where none is."""
@@ -231,6 +254,52 @@ class Home:
         self._pointer.unlink(missing_ok=True)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def usage(root: Path) -> Usage:
+    """What the repositories of rebases take in a cache."""
+    sizes = [
+        (Path(folder) / name).lstat().st_size
+        for folder, _, names in os.walk(root / REBASE)
+        for name in names
+    ]
+    return Usage(REBASE, len(sizes), sum(sizes))
+
+
+def leftovers(root: Path, *, remove: bool) -> tuple[int, int]:
+    """Bytes that a cache holds of rebases that are over, which `remove` takes away, and how many
+    rebases are open: these hold a person's work and stay."""
+    size = is_open = 0
+    places = sorted((root / REBASE).iterdir()) if (root / REBASE).is_dir() else []
+    for place in places:
+        try:
+            descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if (place / _POINTER).exists():
+                is_open += 1
+                continue
+            size += sum(
+                (Path(folder) / name).lstat().st_size
+                for folder, _, names in os.walk(place)
+                for name in names
+            )
+            if remove:
+                shutil.rmtree(place, ignore_errors=True)
+        except BlockingIOError:
+            is_open += 1
+        finally:
+            os.close(descriptor)
+    return size, is_open
+
+
+def _is_at(descriptor: int, folder: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), folder.stat())
+    except FileNotFoundError:
+        return False
 
 
 def save_source(folder: Path, entries: tuple[Entry, ...], listing: bytes) -> None:
