@@ -186,6 +186,13 @@ def structure_bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/structure.py", *session.posargs)
 
 
+@nox.session(default=False)
+def bench_rebase(session: nox.Session) -> None:
+    """What rebase carries of real history and of kept series, beside git, and how fast."""
+    install_project(session, "test")
+    session.run("python", "benchmarks/rebase", *session.posargs)
+
+
 def install_project(session: nox.Session, *groups: str) -> None:
     """The project and its dependency groups from pyproject.toml (PEP 735)."""
     project = nox.project.load_toml(ROOT / "pyproject.toml")

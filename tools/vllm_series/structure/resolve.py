@@ -12,6 +12,7 @@ Every edit is judged alone:
   same in their group, in the base and here; the way to the group leads through units that are
   equally sure. The same for the unit in front of or behind what it adds.
 - What upstream changed next to it and what the patch changes leave each other alone (`effects`).
+- What it leaves alone stays in its function or class (`strays`).
 - With the edit alone, base and release parse, and the group is what it was with just this change.
 """
 
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from vllm_series.align import align
 from vllm_series.scope import Scopes, is_python, of_change
 from vllm_series.structure.edit import Judge, Spot, is_lost
+from vllm_series.structure.strays import strays
 from vllm_series.structure.units import Outline
 from vllm_series.threeway import Edit, spliced
 
@@ -88,8 +90,9 @@ def resolve(base: bytes, ours: bytes, theirs: bytes, path: str) -> Resolution | 
     result = spliced(there, moved)
     if not _takes_back(result, moved, theirs):
         return None
-    scopes = _same_scopes((base, ours, edits), (theirs, result, moved), path)
-    if scopes is None:
+    sides = (base, ours, edits), (theirs, result, moved)
+    scopes = _same_scopes(*sides, path)
+    if scopes is None or strays(*sides, path):
         return None
     places = []
     shift = 0

@@ -307,7 +307,7 @@ class Scratch:
         return self.blob(entry[1]) if entry else None
 
     def blob(self, identity: str) -> bytes:
-        """The bytes of a blob."""
+        """The bytes of a blob, or of a commit as git keeps it. One process answers all of these."""
         assert self._repo is not None
         stream = self._repo.odb.stream(bytes.fromhex(identity))
         data: bytes = stream.read()
@@ -377,8 +377,7 @@ class Scratch:
 
     def message(self, commit: str) -> bytes:
         """The message as it is."""
-        _, out, _ = self._ask("cat-file", "commit", commit)
-        return out.partition(b"\n\n")[2]
+        return self.blob(commit).partition(b"\n\n")[2]
 
     def head(self) -> str:
         """The commit that is checked out."""
