@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
+
+from rebased import project
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -111,3 +114,18 @@ def test_a_series_that_is_carried_away_comes_home_as_it_left(tmp_path: Path) -> 
     assert way.start == way.end
     assert not any(step.by_hand for step in (*way.back, *way.forth))
     assert set(way.alike) == {"vllm-0.31", "vllm-0.32", "vllm-0.33"}
+
+
+def test_a_name_that_upstream_has_taken_away_is_for_review(tmp_path: Path) -> None:
+    base = "import os\nimport sys\n\n\ndef f(a):\n    a += 1\n    b = 2\n    return os.name\n"
+    patched = base.replace("    return", "    print(sys.argv)\n    return")
+    target = base.replace("import sys\n", "").replace("    a += 1\n", "    a += 11\n")
+    made = project(tmp_path)
+    made.release("1.0.0", {PATH: base})
+    made.release("1.1.0", {PATH: target})
+    made.line("1.0.0", {"p.patch": ({PATH: base}, {PATH: patched})})
+    ran = made.rebase("1.1.0", "--json")
+    assert ran.code == 0, ran.err
+    (patch,) = json.loads(ran.out)["done"][0]["patches"]
+    assert patch["outcome"] == "merged"
+    assert patch["review"] == [f"{PATH}:7 uses sys, which nothing binds there"]

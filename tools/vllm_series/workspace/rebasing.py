@@ -41,6 +41,7 @@ from vllm_series.workspace.state import (
     Settled,
     State,
 )
+from vllm_series.workspace.unbound import unbound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -160,6 +161,9 @@ class Rebasing:
             return Settled(
                 name, outcome.value, commit, None, how, since, kept(judged.hunks), evidence
             )
+        notes = answer.reviews if answer else ()
+        if outcome.is_reviewed or outcome is Outcome.CONFLICTED:
+            notes = (*notes, *self.unbound(name, tip, commit))
         return Settled(
             name,
             outcome.value,
@@ -169,8 +173,23 @@ class Rebasing:
             since,
             kept(judged.hunks),
             evidence,
-            tuple(dict.fromkeys(answer.reviews)) if answer else (),
+            tuple(dict.fromkeys(notes)),
         )
+
+    def unbound(self, name: str, tip: str, commit: str) -> list[str]:
+        """Names that a merged patch uses and that nothing binds any more."""
+        before, after = self.state.chain[name]
+        names = {new: old for old, new in self.moved.items()}
+        found: list[str] = []
+        for path in self.scratch.changed(tip, commit):
+            text = self.read(commit, path)
+            if text is None:
+                continue
+            old = names.get(path, path)
+            there = self.read(after, old)
+            base = None if there is None else (there, self.runs(before, after, old, old))
+            found += unbound(path, (text, self.runs(tip, commit, path, path)), base)
+        return found
 
     # -- what upstream has ----------------------------------------------------------------------
 
