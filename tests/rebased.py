@@ -56,8 +56,8 @@ class Project:
             (folder / name).write_bytes(patch.text)
         (folder / SERIES_FILE).write_text("".join(f"{name}\n" for name in steps))
 
-    def rebase(self, *words: str | Path, **env: str) -> Ran:
-        """Run it; releases come from the folder."""
+    def rebase(self, *words: str | Path, inside: tuple[str, ...] = (), **env: str) -> Ran:
+        """Run it, with `inside` in front of the command line; releases come from the folder."""
         return run(
             "rebase",
             *words,
@@ -65,7 +65,7 @@ class Project:
             f"dir:{self.root / 'releases'}",
             cwd=self.series.parent,
             stdin=b"",
-            inside=(),
+            inside=inside,
             VLLM_SERIES_CACHE=str(self.root / "cache"),
             VLLM_SERIES_DIR=str(self.series),
             **env,

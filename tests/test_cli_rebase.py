@@ -650,6 +650,41 @@ def test_a_dry_run_tells_it_all_and_writes_nothing(made: Project) -> None:
     assert made.rebase("--status").out == "no rebase is open\n"
 
 
+def test_a_dry_run_that_stops_says_so_even_when_quiet(made: Project) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    ran = made.rebase("0.2.0", "--dry-run", "--quiet")
+    assert ran.code == 1
+    assert "would stop" in ran.err
+    assert "--status" not in ran.err
+
+
+def test_a_dry_run_works_on_a_series_that_nobody_may_write_to(made: Project) -> None:
+    made.release("0.2.0", {MODEL: OLD})
+    folders = [made.series, made.series / "vllm-0.1"]
+    # Root may write there all the same, unless that right is taken away.
+    drop = "--bounding-set=-dac_override"
+    inside = ("setpriv", drop) if os.geteuid() == 0 else ()
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        ran = made.rebase("0.2.0", "--dry-run", inside=inside)
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    assert ran.code == 0, ran.err
+    assert "vllm-0.2 would be written" in ran.out
+
+
+def test_what_the_project_does_not_have_is_said(made: Project) -> None:
+    made.release("0.2.0", {MODEL: OLD})
+    ran = made.rebase("0.2.0")
+    assert "no hunk tests are in tests/hunks beside the series, so none were run" in ran.out
+    assert "no CHANGELOG.md" not in ran.out
+    shutil.rmtree(made.series / "vllm-0.2")
+    (made.series.parent / "CHANGELOG.md").unlink()
+    assert "no CHANGELOG.md is beside the series" in made.rebase("0.2.0", "--no-tests").out
+
+
 def test_a_folder_that_would_change_is_replaced_only_when_told(made: Project) -> None:
     made.release("0.2.0", {MODEL: OLD})
     (made.series / "vllm-0.2").mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -169,6 +170,9 @@ def command(
         with tempfile.TemporaryDirectory(prefix="vllm-series-") as scratch:
             copy = Path(scratch) / "copy" / "series"
             shutil.copytree(home.series_dir, copy)
+            # The modes are copied too, and the series may be one that nobody may write to.
+            for place in (copy, *copy.rglob("*")):
+                place.chmod(place.stat().st_mode | stat.S_IWUSR)
             trial = Home(copy, Path(scratch) / "home")
             batch = changed(
                 batch,
@@ -334,5 +338,10 @@ def _told(
     elif not quiet:
         click.echo(told(carrying.batch, carrying.results, verbose, dry_run=dry_run))
     elif not is_done:
-        click.echo("vllm-series: the rebase has stopped; see rebase --status.", err=True)
+        end = (
+            "would stop; leave out -q to see where"
+            if dry_run
+            else "has stopped; see rebase --status"
+        )
+        click.echo(f"vllm-series: the rebase {end}.", err=True)
     return 0 if is_done else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from vllm_series.report import counted, diff, table
 from vllm_series.reports.printable import printable
 from vllm_series.workspace.carrying import EQUAL, Carried
 from vllm_series.workspace.state import REFUSED, RUNNING, STOPPED, Batch, Settled, State, Written
+from vllm_series.workspace.tested import tests_of
 
 _KEPT = "\n\t"
 _COLOURS = {
@@ -29,6 +31,7 @@ def told(
 ) -> str:
     """The whole report of a batch, for a person."""
     parts = [_finished(one, results.get(one.line.onto), verbose, dry_run) for one in batch.done]
+    parts.append(_missing(batch, dry_run))
     if batch.now is not None:
         parts.append(_under_way(batch, batch.now, verbose, dry_run))
     if batch.queue:
@@ -56,6 +59,21 @@ def _finished(one: Written, carried: Carried | None, verbose: bool, dry_run: boo
         _unserved(one),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _missing(batch: Batch, dry_run: bool) -> str:
+    """What could not be done for what is written, since the project does not have it."""
+    written = [one for one in batch.done if one.outcome != EQUAL]
+    names = [patch.name for one in written for patch in one.patches if patch.commit]
+    if not names:
+        return ""
+    parts = []
+    if batch.tests is None and not tests_of(Path(batch.project), names):
+        parts.append("no hunk tests are in tests/hunks beside the series, so none were run")
+    if not Path(batch.project, "CHANGELOG.md").is_file():
+        end = "would be" if dry_run else "was"
+        parts.append(f"no CHANGELOG.md is beside the series, so no entry {end} written")
+    return "\n".join(parts)
 
 
 def _unserved(one: Written) -> str:
