@@ -375,6 +375,19 @@ def test_a_file_that_the_release_has_not_needs_a_decision(made: Project, tmp_pat
     assert "nothing of it was left" in ran.out
 
 
+def test_a_file_that_a_patch_renames_and_the_release_has_not_is_named_as_it_was(
+    tmp_path: Path,
+) -> None:
+    work = project(tmp_path)
+    work.release("0.1.0", {MODEL: OLD})
+    work.release("0.2.0", {"vllm/other.py": "X = 1\n"})
+    work.line("0.1.0", {"rename.patch": ({MODEL: OLD}, {"vllm/renamed.py": OLD})})
+    assert "rename from vllm/model.py" in patch_text(work, "0.1", "rename.patch")
+    ran = work.rebase("0.2.0")
+    assert ran.code == 1
+    assert "vllm 0.2.0 does not have vllm/model.py" in ran.out
+
+
 # -- a refused result ---------------------------------------------------------------------------
 
 TEST = (

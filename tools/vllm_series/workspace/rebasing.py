@@ -412,7 +412,10 @@ class Rebasing:
         paths = sorted(left) or [one.path for one in unmerged]
         kinds = [one for one in unmerged if one.path in left]
         reason = f"git's merge conflicts in {', '.join(paths)}"
-        gone = [one.path for one in kinds if one.ours is None]
+        # git names a file that the patch renames by its new name, which no release has.
+        sides = [change.paths(1) for change in self.patches[name].files]
+        names = {new: old for old, new in sides if old and new}
+        gone = [names.get(one.path, one.path) for one in kinds if one.ours is None]
         if gone:
             reason += f"; vllm {line.target} does not have {', '.join(gone)}"
         return self.wait(name, reason, paths, {path: blob for path, blob in left.items() if blob})
