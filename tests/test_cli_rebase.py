@@ -155,6 +155,9 @@ def test_what_upstream_has_is_left_out_with_its_evidence(made: Project) -> None:
     assert (patch["outcome"], patch["since"]) == ("upstreamed", "0.2.0")
     assert "hunk 1 stands in load since vllm 0.2.0" in patch["evidence"][0]
     assert not (made.series / "vllm-0.2").exists()
+    told = " ".join(made.changelog.split())
+    assert "No series for vLLM 0.2.0, since nothing of `vllm-0.1` is left there" in told
+    assert "`strip.patch` (left out, upstream since 0.2.0)" in told
 
 
 def test_a_series_says_what_it_left_out(tmp_path: Path) -> None:

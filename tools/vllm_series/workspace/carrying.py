@@ -425,17 +425,28 @@ def changelog_entry(lines: Sequence[Written]) -> str:
     """The sentence for the changelog about the lines of a batch."""
     if len(lines) == 1:
         (one,) = lines
+        if _is_nothing(one):
+            return writing.sentence(
+                f"No series for vLLM {one.line.target}, since nothing of `{one.line.source}` is "
+                f"left there: {_told(one.patches, '; ')}."
+            )
         return writing.sentence(
             f"The series `{one.line.onto}`, for vLLM {one.line.target}, carried over from vLLM "
             f"{one.base}: {_told(one.patches, '; ')}."
         )
     rows = [
-        f"`{one.line.onto}` for vLLM {one.line.target}, from {one.base}: {_told(one.patches, ', ')}"
+        f"{'no ' if _is_nothing(one) else ''}`{one.line.onto}` for vLLM {one.line.target}, from "
+        f"{one.base}: {_told(one.patches, ', ')}"
         for one in lines
     ]
     return writing.sentence(
         f"The series of {len(lines)} folders, each carried over from another: {'; '.join(rows)}."
     )
+
+
+def _is_nothing(one: Written) -> bool:
+    """Whether no patch of a line is left, so that it has no folder."""
+    return all(patch.commit is None for patch in one.patches)
 
 
 def _told(patches: Sequence[Settled], between: str) -> str:
