@@ -291,6 +291,20 @@ def test_a_conflict_names_both_sides_and_is_resolved_by_an_editor(made: Project)
     assert "+    data = handle.read(1 << 20).strip()" in patch_text(made, "0.2")
 
 
+def test_a_conflict_is_resolved_with_git_mergetool(made: Project, tmp_path: Path) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    made.rebase("0.2.0")
+    resolved = tmp_path / "resolved.py"
+    resolved.write_text(RESOLVED)
+    words = ("-c", f'mergetool.it.cmd=cp "{resolved}" "$MERGED"', "mergetool", "-y", "-t", "it")
+    env = sealed_env(tmp_path)
+    subprocess.run(["git", *words], cwd=made.workdir, env=env, check=True, capture_output=True)
+    ran = made.rebase("--continue")
+    assert ran.code == 0, ran.out + ran.err
+    assert "resolved by hand" in ran.out
+    assert patch_text(made, "0.2").count("diff --git") == 1
+
+
 def test_a_commit_made_in_the_repository_is_taken_with_its_message(
     made: Project, tmp_path: Path
 ) -> None:

@@ -58,6 +58,8 @@ _CONFIG = {
     # The tree holds only what the series touches, so a moved folder cannot be told from a file.
     "merge.directoryRenames": "false",
     "merge.renames": "true",
+    # Its `.orig` beside a resolved file would be taken for a file of the patch.
+    "mergetool.keepBackup": "false",
     "protocol.allow": "never",
     "rebase.autoSquash": "false",
     "rebase.autoStash": "false",
