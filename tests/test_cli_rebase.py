@@ -305,6 +305,17 @@ def test_a_conflict_is_resolved_with_git_mergetool(made: Project, tmp_path: Path
     assert patch_text(made, "0.2").count("diff --git") == 1
 
 
+def test_what_an_editor_leaves_beside_a_file_is_not_taken(made: Project) -> None:
+    made.release("0.2.0", {MODEL: CONFLICT})
+    made.rebase("0.2.0")
+    (made.workdir / MODEL).write_text(RESOLVED)
+    (made.workdir / "vllm" / "model.py~").write_text(OLD)
+    (made.workdir / "vllm" / ".model.py.swp").write_bytes(b"b0VIM\0")
+    ran = made.rebase("--continue")
+    assert ran.code == 0, ran.out + ran.err
+    assert patch_text(made, "0.2").count("diff --git") == 1
+
+
 def test_a_commit_made_in_the_repository_is_taken_with_its_message(
     made: Project, tmp_path: Path
 ) -> None:

@@ -78,6 +78,12 @@ _ATTRIBUTES = (
 """Bytes stay bytes, whatever a `.gitattributes` of the release says."""
 
 
+_LEFTOVERS = tuple(
+    f":(exclude,glob)**/{name}"
+    for name in ("*~", "#*#", ".#*", ".*.sw?", "*.orig", "*.rej", "*.bak", "*.pyc")
+)
+"""What editors, patch and Python leave beside a file, often while it is still open: no patch's."""
+
 _MARK = "vllm-series"
 _BEGUN = "a repository of vllm-series rebase is being made here\n"
 _MADE = "made by vllm-series rebase; its files may be deleted with rebase --abort\n"
@@ -476,12 +482,13 @@ class Scratch:
 
     def work_tree(self) -> str:
         """The id of the tree that the files as they are in the folder make."""
-        self._ask("add", "--all", "--force", "--", ".")
+        self._ask("add", "--all", "--force", "--", ".", *_LEFTOVERS)
         return self._ask("write-tree")[1].decode("ascii").strip()
 
     def is_changed(self) -> bool:
         """Whether the files in the folder are not those of the commit that is checked out."""
-        return bool(self._ask("status", "--porcelain", "-z", "--untracked-files=all")[1])
+        words = ("status", "--porcelain", "-z", "--untracked-files=all", "--", ".")
+        return bool(self._ask(*words, *_LEFTOVERS)[1])
 
     def is_touched(self) -> bool:
         """Whether a person has changed the files of a stopped merge since git left them."""
