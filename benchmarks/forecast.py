@@ -23,9 +23,9 @@ from itertools import groupby, pairwise, product
 from typing import TYPE_CHECKING
 
 from vllm_series.align import Alignment, align
+from vllm_series.diffs.parse import parse
 from vllm_series.drifting.following import Place, Spot, Text, follow, follow_scope
 from vllm_series.drifting.forecast import Shape, Step, Wear, broken_rate, steps_of
-from vllm_series.parse import parse
 from vllm_series.place import place
 from vllm_series.upstream.open import open_catalog
 from vllm_series.verdicts import Verdict

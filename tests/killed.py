@@ -18,7 +18,7 @@ from typing import Any
 
 from installed import Snapshot, snapshot, steps
 from vllm_series.environments import find_tree
-from vllm_series.transaction import apply, recover, revert
+from vllm_series.installation.transaction import apply, recover, revert
 from vllm_series.trees import DiskTree
 
 _CHANGES = {

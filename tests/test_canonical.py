@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vllm_series.canonical import ZERO_COMMIT, diff, quoted, written
-from vllm_series.parse import parse
+from vllm_series.diffs.canonical import ZERO_COMMIT, diff, quoted, written
+from vllm_series.diffs.parse import parse
 
 if TYPE_CHECKING:
     from pathlib import Path

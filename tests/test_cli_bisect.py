@@ -15,7 +15,7 @@ from conftest import Stock
 from installed import snapshot
 from vllm_series.bisect import Answer, Outcome, Step, most_runs, next_try, outcome, suspects
 from vllm_series.compose import PatchMeta, compose
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 from vllm_series.plan import make_plan
 from vllm_series.trees import DiskTree
 

@@ -14,7 +14,7 @@ import pytest
 from authoring import ENVS, call, edit, held, lint, three
 from commandline import SCHEDULER, SERIES, Ran
 from conftest import Stock
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 
 Call = Callable[..., Ran]
 LINE = "vllm-0.33"

@@ -12,7 +12,7 @@ import pytest
 import diffs
 from commandline import SCHEDULER, Ran, copied, everything, run
 from conftest import Stock
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 from vllm_series.patch import Kind
 
 WHO = ("--author", "A Tester <tester@example.com>")

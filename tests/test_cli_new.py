@@ -13,7 +13,7 @@ import diffs
 from authoring import ASYNC, ENVS, WHY, call, edit, held, lint, site
 from commandline import SCHEDULER, Ran, run
 from conftest import Stock
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 
 New = Callable[..., Ran]
 

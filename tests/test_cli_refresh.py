@@ -12,9 +12,9 @@ from authoring import call, held, lint
 from commandline import SCHEDULER, SERIES, Ran
 from conftest import Stock
 from diffs import git_diff
+from vllm_series.diffs.parse import parse
+from vllm_series.diffs.recount import recounted
 from vllm_series.errors import PatchFormatError
-from vllm_series.parse import parse
-from vllm_series.recount import recounted
 
 Call = Callable[..., Ran]
 OBSERVE = (

@@ -11,9 +11,9 @@ import pytest
 
 from commandline import SCHEDULER, SERIES, copied, interrupted, run
 from conftest import Stock
-from vllm_series import transaction
 from vllm_series.environments import find_tree
-from vllm_series.lock import shared
+from vllm_series.installation import transaction
+from vllm_series.installation.lock import shared
 
 
 def test_verify_names_a_changed_file_and_its_exit_code_is_1(installed: Path) -> None:

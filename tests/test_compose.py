@@ -14,11 +14,11 @@ import diffs
 from commandline import SERIES
 from conftest import Stock
 from stock import RELEASES
-from vllm_series.canonical import written
 from vllm_series.compose import PatchMeta, compose, refreshed, split_message
+from vllm_series.diffs.canonical import written
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import RefusedError
 from vllm_series.lint import lint
-from vllm_series.parse import parse
 from vllm_series.patch import Kind
 from vllm_series.plan import make_plan
 from vllm_series.series import line_of

@@ -22,7 +22,7 @@ from drift.samples import Kind, Pair, Sample, draw, pick_path, spliced  # noqa: 
 from drift.tools import Answer, Tool  # noqa: E402
 from drift.truth import Alignment, Standing, Truth, align, sealed, truth  # noqa: E402
 
-from vllm_series.parse import parse  # noqa: E402
+from vllm_series.diffs.parse import parse  # noqa: E402
 from vllm_series.patch import FileChange  # noqa: E402
 from vllm_series.scope import Scopes  # noqa: E402
 

@@ -284,7 +284,7 @@ def test_a_record_that_may_not_be_read_asks_for_rights_and_for_no_reinstall(
 
 def test_links_that_uv_makes_are_refused(stock: Stock, tmp_path: Path) -> None:
     from installed import SCHEDULER, one_step, snapshot, wheel
-    from vllm_series.transaction import apply
+    from vllm_series.installation.transaction import apply
 
     made = wheel(stock("0.33.0"), tmp_path)
     cache = {"UV_CACHE_DIR": str(tmp_path / "cache"), "UV_LINK_MODE": "symlink"}

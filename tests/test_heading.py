@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from diffs import git_apply, git_diff, gnu_patch
+from vllm_series.diffs.parse import parse
 from vllm_series.heading import Heading, heading_of, read_heading
-from vllm_series.parse import parse
 from vllm_series.patch import FileChange
 from vllm_series.place import place
 from vllm_series.placement import FilePlacement, Placement

@@ -14,7 +14,7 @@ import pytest
 
 from commandline import SCHEDULER, Ran, copied, everything, run
 from conftest import Stock
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 from vllm_series.patch import Kind, Patch
 
 SCRIPT = Path(__file__).parent / "data" / "scripts" / "patch_stepwidth.py"

@@ -8,7 +8,7 @@ from diffs import git_diff
 from vllm_series.checking.imports import Import, imports, is_there
 from vllm_series.checking.judge import judge
 from vllm_series.checking.subject import Subject
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 
 PATH = "vllm/v1/core/a.py"
 BASE = b"import os\n\n\ndef f():\n    return os\n"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vllm_series.lock import exclusive
+from vllm_series.installation.lock import exclusive
 from vllm_series.trees import DiskTree
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from diffs import git_apply, git_diff
 from vllm_series.checking.overlaps import Written, meetings, overlaps
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 
 PATH = "vllm/a.py"
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from diffs import git_apply, git_diff, gnu_patch, ours, plan
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import PatchFormatError
-from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Kind, Patch, strip_level
 
 if TYPE_CHECKING:

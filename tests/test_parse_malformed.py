@@ -9,8 +9,8 @@ import time
 import pytest
 
 from diffs import git_apply, git_diff, ours_or_refusal
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import PatchFormatError
-from vllm_series.parse import parse
 
 NAMES = b"--- a/vllm/x.py\n+++ b/vllm/x.py\n"
 HUNK = b"@@ -1,3 +1,3 @@\n one\n-two\n+zwei\n three\n"

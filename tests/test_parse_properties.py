@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from diffs import git_apply, git_diff, git_says, ours, ours_or_refusal, ours_reversed
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import PatchFormatError
-from vllm_series.parse import parse
 from vllm_series.patch import Hunk
 from vllm_series.placement import blob_id
 

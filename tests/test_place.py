@@ -10,7 +10,7 @@ import time
 import pytest
 
 from diffs import git_diff
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 from vllm_series.patch import FileChange, Hunk
 from vllm_series.place import place
 from vllm_series.placement import FilePlacement, Placement, blob_id, is_blob

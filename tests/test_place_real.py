@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 from vllm_series.patch import FileChange, Hunk, Kind, Patch
 from vllm_series.place import place
 from vllm_series.placement import Placement

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from diffs import Files, git_apply, git_diff, ours, ours_reversed, plan
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import PatchFormatError
-from vllm_series.parse import parse
 from vllm_series.plan import Plan, make_plan
 from vllm_series.verdicts import Verdict
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from vllm_series.compose import PatchMeta, compose
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 from vllm_series.patch import Hunk, Patch
 from vllm_series.rebase import Judged, Outcome, Sides, judge
 from vllm_series.workspace.repository import Commit, Scratch

@@ -10,7 +10,7 @@ from diffs import git_diff
 from vllm_series.checking.answers import PatchAnswer
 from vllm_series.checking.judge import judge
 from vllm_series.checking.subject import Subject
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 from vllm_series.verdicts import Verdict
 
 PATH = "vllm/a.py"

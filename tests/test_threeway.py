@@ -8,8 +8,8 @@ import pytest
 
 from conftest import Stock
 from diffs import git_diff
+from vllm_series.diffs.parse import parse
 from vllm_series.heading import heading_of
-from vllm_series.parse import parse
 from vllm_series.patch import FileChange
 from vllm_series.place import place
 from vllm_series.placement import FilePlacement, Placement

@@ -18,11 +18,11 @@ import pytest
 
 from installed import CRLF, SCHEDULER, UTILS, one_step, part_of, run, snapshot, steps, texts
 from vllm_series.errors import EnvironmentRefusedError, RefusedError, UsageError
-from vllm_series.stack import patch_text, read_stack, state_path
+from vllm_series.installation.stack import patch_text, read_stack, state_path
+from vllm_series.installation.transaction import apply, revert
+from vllm_series.installation.verify import verify
 from vllm_series.steps import FileStep, PatchStep
-from vllm_series.transaction import apply, revert
 from vllm_series.trees import DiskTree
-from vllm_series.verify import verify
 
 if TYPE_CHECKING:
     from conftest import Stock
@@ -146,7 +146,7 @@ def test_revert_needs_neither_series_nor_plan(tree: DiskTree) -> None:
     apply(tree, steps(tree))
     code = (
         "import sys; from pathlib import Path; from vllm_series.environments import find_tree;"
-        "from vllm_series.transaction import revert;"
+        "from vllm_series.installation.transaction import revert;"
         "print(len(revert(find_tree(Path(sys.argv[1])))))"
     )
     tools = str(Path(__file__).parent.parent / "tools")

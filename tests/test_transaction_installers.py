@@ -33,9 +33,9 @@ from installed import (
     without_privileges,
 )
 from vllm_series.environments import find_tree
-from vllm_series.stack import read_stack, state_path
-from vllm_series.transaction import apply, revert
-from vllm_series.verify import verify
+from vllm_series.installation.stack import read_stack, state_path
+from vllm_series.installation.transaction import apply, revert
+from vllm_series.installation.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,8 +224,8 @@ from pathlib import Path
 from installed import one_step
 from vllm_series.environments import find_tree
 from vllm_series.errors import VllmSeriesError
-from vllm_series.transaction import apply, recover
-from vllm_series.verify import verify
+from vllm_series.installation.transaction import apply, recover
+from vllm_series.installation.verify import verify
 tree = find_tree(Path(sys.argv[1]))
 recover(tree)
 assert verify(tree) == []
@@ -287,7 +287,7 @@ import sys, time
 from pathlib import Path
 from installed import one_step
 from vllm_series.environments import find_tree
-from vllm_series.transaction import apply, opened
+from vllm_series.installation.transaction import apply, opened
 tree = find_tree(Path(sys.argv[1]))
 step = one_step(tree)
 print("planned", flush=True)
@@ -297,7 +297,7 @@ print(len(apply(tree, [step], waiting=lambda message: print(message, flush=True)
 
 
 def test_a_second_process_waits_and_finds_the_work_done(stock: Stock, tmp_path: Path) -> None:
-    from vllm_series.transaction import opened
+    from vllm_series.installation.transaction import opened
 
     tree = part_of(stock("0.33.0"), tmp_path / "tree")
     path = f"{Path(__file__).parent}:{Path(__file__).parent.parent / 'tools'}"

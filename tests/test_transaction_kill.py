@@ -14,10 +14,10 @@ import pytest
 
 from installed import TOOLS, one_step, part_of, snapshot, steps, without_privileges
 from vllm_series.errors import EnvironmentRefusedError
-from vllm_series.stack import read_stack, state_path
-from vllm_series.transaction import apply, opened, recover, revert
+from vllm_series.installation.stack import read_stack, state_path
+from vllm_series.installation.transaction import apply, opened, recover, revert
+from vllm_series.installation.verify import verify
 from vllm_series.trees import DiskTree
-from vllm_series.verify import verify
 
 if TYPE_CHECKING:
     from conftest import Stock
@@ -56,7 +56,7 @@ def test_a_process_killed_by_signal_leaves_no_lock(stock: Stock, tmp_path: Path)
     code = (
         "import os, signal, sys; from pathlib import Path;"
         "from vllm_series.environments import find_tree;"
-        "from vllm_series.transaction import opened\n"
+        "from vllm_series.installation.transaction import opened\n"
         "with opened(find_tree(Path(sys.argv[1]))): os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run(
@@ -73,7 +73,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 from installed import steps
 from vllm_series.environments import find_tree
-from vllm_series.transaction import apply
+from vllm_series.installation.transaction import apply
 
 left = int(sys.argv[2])
 rename = Path.rename
@@ -155,8 +155,8 @@ sys.path.insert(0, sys.argv[3])
 from installed import steps
 from vllm_series.environments import find_tree
 from vllm_series.errors import VllmSeriesError
-from vllm_series.journal import Journal
-from vllm_series.transaction import apply
+from vllm_series.installation.journal import Journal
+from vllm_series.installation.transaction import apply
 
 left = int(sys.argv[2])
 rename = Path.rename
@@ -215,7 +215,7 @@ def test_a_journal_in_a_read_only_tree_is_told_of(stock: Stock, tmp_path: Path) 
     code = (
         "import sys; from pathlib import Path; from vllm_series.environments import find_tree;"
         "from vllm_series.errors import EnvironmentRefusedError;"
-        "from vllm_series.transaction import recover\n"
+        "from vllm_series.installation.transaction import recover\n"
         "try: recover(find_tree(Path(sys.argv[1])))\n"
         "except EnvironmentRefusedError as error: print(error)\n"
     )
@@ -243,7 +243,7 @@ def test_a_disk_that_lies_is_found_out_and_all_is_undone(
     """What was written is read back from the disk before it counts as applied."""
     tree = small(stock, tmp_path / "tree")
     before = snapshot(tree.root)
-    from vllm_series import content, journal
+    from vllm_series.installation import content, journal
 
     real = content.digest_of
     monkeypatch.setattr(
@@ -322,7 +322,7 @@ def test_a_stopped_apply_is_as_if_it_had_not_begun(
 ) -> None:
     tree = small(stock, tmp_path / "tree")
     before = snapshot(tree.root)
-    from vllm_series import journal
+    from vllm_series.installation import journal
 
     def interrupted(place: Path) -> str:
         raise KeyboardInterrupt

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from installed import snapshot
 from memory import measured
 from vllm_series.environments import find_tree
-from vllm_series.transaction import revert
-from vllm_series.verify import verify
+from vllm_series.installation.transaction import revert
+from vllm_series.installation.verify import verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ import sys, time
 from pathlib import Path
 from vllm_series.environments import find_tree
 from vllm_series.steps import FileStep, PatchStep
-from vllm_series.transaction import apply
+from vllm_series.installation.transaction import apply
 tree, newer = find_tree(Path(sys.argv[1])), find_tree(Path(sys.argv[2]))
 files = []
 for path in sorted({*tree.paths(), *newer.paths()}):

@@ -12,8 +12,8 @@ import pytest
 from unidiff.errors import UnidiffParseError
 from unidiff.patch import PatchSet
 
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import PatchFormatError
-from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Kind
 
 NAMES = "--- a/vllm/x.py\n+++ b/vllm/x.py\n"

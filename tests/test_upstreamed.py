@@ -9,7 +9,7 @@ import pytest
 
 from diffs import git_diff
 from vllm_series.checking.upstreamed import Merged, Standing, merged, standing, whole_standing
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 from vllm_series.patch import Hunk
 
 PATH = "vllm/a.py"

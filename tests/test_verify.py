@@ -10,11 +10,11 @@ import pytest
 
 from installed import SCHEDULER, UTILS, one_step, part_of, steps
 from vllm_series.errors import EnvironmentRefusedError
+from vllm_series.installation.stack import before_path, patch_path, read_stack, state_path
+from vllm_series.installation.transaction import apply, revert
+from vllm_series.installation.verify import verify
 from vllm_series.release import fingerprint
-from vllm_series.stack import before_path, patch_path, read_stack, state_path
-from vllm_series.transaction import apply, revert
 from vllm_series.trees import DiskTree
-from vllm_series.verify import verify
 
 if TYPE_CHECKING:
     from conftest import Stock

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vllm_series import canonical
-from vllm_series.parse import parse
+from vllm_series.diffs import canonical
+from vllm_series.diffs.parse import parse
 from vllm_series.patch import Patch
 from vllm_series.placement import blob_id
 from vllm_series.plan import make_plan

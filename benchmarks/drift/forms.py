@@ -13,9 +13,9 @@ from pathlib import Path
 
 from drift.samples import Sample
 from drift.truth import git
-from vllm_series import canonical
+from vllm_series.diffs import canonical
+from vllm_series.diffs.parse import parse
 from vllm_series.heading import heading_of
-from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Patch
 from vllm_series.placement import blob_id
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from drift.forms import Task
 from drift.truth import sealed
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 from vllm_series.place import place
 from vllm_series.verdicts import Verdict
 

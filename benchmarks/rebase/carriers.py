@@ -16,7 +16,7 @@ from drift.truth import sealed
 from rebase.cases import Case
 from vllm_series.compilecheck import check_compiles
 from vllm_series.compose import PatchMeta, compose
-from vllm_series.parse import parse
+from vllm_series.diffs.parse import parse
 from vllm_series.patch import Hunk, Patch
 from vllm_series.rebase import Judged, Outcome, Sides, judge
 from vllm_series.structure.resolve import resolve

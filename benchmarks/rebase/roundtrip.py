@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vllm_series.diffs.parse import parse
 from vllm_series.fileplan import Overlay
-from vllm_series.parse import parse
 from vllm_series.plan import make_plan
 from vllm_series.series import folders, line_of, load
 from vllm_series.upstream.catalog import Catalog

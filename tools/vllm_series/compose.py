@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vllm_series.canonical import written
+from vllm_series.diffs.canonical import written
+from vllm_series.diffs.mail import MBOX_FROM, split_trailers
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import PatchFormatError, RefusedError
 from vllm_series.heading import headings_of
-from vllm_series.mail import MBOX_FROM, split_trailers
-from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Kind, Patch
 
 Texts = Mapping[str, "bytes | None"]

@@ -15,9 +15,9 @@ from pathlib import Path
 from vllm_series import __version__
 from vllm_series.environments import find_tree
 from vllm_series.errors import VllmSeriesError
+from vllm_series.installation.stack import Stack, read_stack
+from vllm_series.installation.transaction import is_interrupted
 from vllm_series.series import Series, chosen_series
-from vllm_series.stack import Stack, read_stack
-from vllm_series.transaction import is_interrupted
 from vllm_series.trees import PACKAGE, DiskTree
 
 
@@ -104,7 +104,7 @@ def _writable(tree: DiskTree) -> Iterator[Check]:
 
 
 def _differences(tree: DiskTree) -> Iterator[Check]:
-    from vllm_series.verify import verify
+    from vllm_series.installation.verify import verify
 
     try:
         found = verify(tree)
@@ -120,7 +120,7 @@ def _differences(tree: DiskTree) -> Iterator[Check]:
 def _series(
     tree: DiskTree, stack: Stack, series_dir: Path | None, name: str | None
 ) -> Iterator[Check]:
-    from vllm_series.parse import parse
+    from vllm_series.diffs.parse import parse
 
     try:
         series: Series = chosen_series(series_dir, name, tree.version)

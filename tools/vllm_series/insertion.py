@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vllm_series.canonical import written
+from vllm_series.diffs.canonical import written
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import RefusedError
-from vllm_series.parse import parse
 from vllm_series.patch import Patch
 from vllm_series.reanchor import Layers, renewed, settled
 from vllm_series.series import SERIES_FILE, names

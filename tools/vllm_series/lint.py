@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_series.canonical import written
 from vllm_series.contracts import CONTRACT, broken
+from vllm_series.diffs.canonical import written
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import PatchFormatError, SeriesError
 from vllm_series.fileplan import FilePlan, Read
 from vllm_series.heading import read_heading
-from vllm_series.parse import parse
 from vllm_series.patch import NO_BLOB, FileChange, Kind, Patch
 from vllm_series.plan import PatchPlan, make_plan
 from vllm_series.scope import MODULE, Scopes, is_python

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from vllm_series.bytecode import SECOND, compiled_from, fresh_second
 from vllm_series.errors import EnvironmentRefusedError
+from vllm_series.installation.bytecode import SECOND, compiled_from, fresh_second
 from vllm_series.trees import PACKAGE, DiskTree
 
 VARIABLE = "VLLM_SERIES_TREE"

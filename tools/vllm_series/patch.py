@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import compress
 
+from vllm_series.diffs.mail import readable
 from vllm_series.errors import PatchFormatError
-from vllm_series.mail import readable
 
 NO_BLOB = "0" * 40
 """The id that an `index` line gives for no file."""

@@ -11,8 +11,8 @@ from base64 import urlsafe_b64encode
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from vllm_series.record import fields, rows
-from vllm_series.stack import read_stack, state_path
+from vllm_series.installation.record import fields, rows
+from vllm_series.installation.stack import read_stack, state_path
 from vllm_series.trees import PACKAGE
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ def judging_code() -> str:
     """A digest of this package's source, and of what else an answer may hang on: the running
     Python's grammar and unidiff. Where the source is not at hand (a zip), the version stands in.
 
-    All of the core and of this folder: a list of what judges would be out of date one day.
+    All of the core, of the readers of diffs and of this folder: a list of what judges would be out
+    of date one day.
     """
     import sys
 
@@ -35,7 +36,8 @@ def judging_code() -> str:
 
     found = hashlib.sha256()
     here = Path(__file__).parent
-    for path in sorted((*here.parent.glob("*.py"), *here.glob("*.py"))):
+    core = here.parent
+    for path in sorted((*core.glob("*.py"), *core.glob("diffs/*.py"), *here.glob("*.py"))):
         found.update(path.name.encode())
         found.update(path.read_bytes())
     found.update(_reader())

@@ -17,8 +17,8 @@ from vllm_series.checking.bindings import Source
 from vllm_series.checking.imports import Import, imports, is_there
 from vllm_series.checking.review import Facts, Fitted, facts
 from vllm_series.contracts import contract_paths
+from vllm_series.diffs.parse import parse
 from vllm_series.fileplan import FilePlan, Read
-from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Hunk, Kind, Patch, strip_level
 from vllm_series.placement import blob_id
 from vllm_series.plan import PatchPlan, Plan, make_plan

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from vllm_series import transaction
 from vllm_series.commands.options import (
     dry_run_options,
     json_option,
@@ -22,8 +21,9 @@ from vllm_series.commands.options import (
 )
 from vllm_series.commands.progress import Progress
 from vllm_series.errors import PatchFormatError, RefusedError, UsageError
+from vllm_series.installation import transaction
+from vllm_series.installation.stack import Stack, read_stack
 from vllm_series.series import Entry, chosen_series
-from vllm_series.stack import Stack, read_stack
 from vllm_series.trees import DiskTree
 
 TYPE_CHECKING = False
@@ -143,7 +143,7 @@ class _Application:
         show_diff: bool,
     ) -> int:
         from vllm_series import report
-        from vllm_series.parse import parse
+        from vllm_series.diffs.parse import parse
         from vllm_series.plan import make_plan
 
         progress = Progress(self.quiet or sum(len(entry.text) for entry in todo) < _LARGE)
@@ -264,8 +264,8 @@ def _given(files: Sequence[Path], reverse: bool) -> list[Entry]:
 
 
 def _reversed(entry: Entry) -> Entry:
-    from vllm_series.canonical import diff
-    from vllm_series.parse import parse
+    from vllm_series.diffs.canonical import diff
+    from vllm_series.diffs.parse import parse
 
     undo = parse(entry.text, entry.name).reversed()
     return Entry(f"reverse-{entry.name}", b"".join(diff(change) for change in undo.files))
@@ -281,7 +281,7 @@ def _stands(tree: DiskTree, stack: Stack, entry: Entry, exclude: Sequence[str]) 
     last = next((patch for patch in reversed(stack.patches) if patch.sha256 == digest), None)
     if last is None:
         return False
-    from vllm_series.parse import parse
+    from vllm_series.diffs.parse import parse
     from vllm_series.plan import make_plan
 
     patch = parse(entry.text, entry.name)
@@ -317,7 +317,7 @@ def _beyond(stack: Stack, entries: Sequence[Entry], source: str) -> list[Entry]:
 
 def _refuse_changed(tree: DiskTree) -> None:
     """Applied is what the disk holds, not what was once recorded."""
-    from vllm_series.verify import verify
+    from vllm_series.installation.verify import verify
 
     differences = verify(tree)
     if differences:

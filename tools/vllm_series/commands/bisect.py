@@ -118,10 +118,10 @@ def _copied(
 ) -> _Copy:
     """Plan the series on the stock files and copy the tree. The tree is locked for no longer than
     that: a search may take hours."""
+    from vllm_series.diffs.parse import parse
+    from vllm_series.installation.stack import read_stack
     from vllm_series.mirror import Mirror
-    from vllm_series.parse import parse
     from vllm_series.plan import make_plan
-    from vllm_series.stack import read_stack
     from vllm_series.workspace.edited import saved
 
     here = click.get_current_context()

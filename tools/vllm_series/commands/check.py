@@ -300,7 +300,7 @@ def _exit_code(answers: Sequence[ReleaseAnswer]) -> int:
 
 def _refuse_unreadable(jobs: Sequence[Job]) -> None:
     """Raise the error of a patch that cannot be read: then no release is to blame."""
-    from vllm_series.parse import parse
+    from vllm_series.diffs.parse import parse
 
     for entry in dict.fromkeys(entry for job in jobs for entry in job.entries):
         parse(entry.text, entry.name)

@@ -73,10 +73,10 @@ def command(
       vllm-series export --series vllm-0.33 --git ~/src/vllm@my-branch
       vllm-series export --series vllm-0.33 --diff - | git apply
     """
+    from vllm_series.diffs.parse import parse
     from vllm_series.exporting.branch import write_branch
     from vllm_series.exporting.mbox import as_mbox
     from vllm_series.exporting.quilt import write_quilt
-    from vllm_series.parse import parse
     from vllm_series.workspace.chain import read_series
 
     forms = {"quilt": quilt, "mbox": mbox, "git": checkout, "diff": diff}

@@ -248,7 +248,7 @@ def _release(
     if said or tagged:
         return public_release(said.pop() if said else tagged or "")
     if series_name is not None:
-        from vllm_series.parse import parse
+        from vllm_series.diffs.parse import parse
         from vllm_series.upstream.ranges import select
 
         try:

@@ -37,10 +37,10 @@ def command(
     patches whose base is that release are held against its stock files too.
     """
     from vllm_series.errors import RefusedError
+    from vllm_series.installation.stack import read_stack
     from vllm_series.lint import lint
     from vllm_series.report import as_json as rendered
     from vllm_series.report import counted, table
-    from vllm_series.stack import read_stack
 
     read = version = None
     if target is not None or python is not None:

@@ -15,8 +15,8 @@ from vllm_series.commands.options import (
     tree_options,
 )
 from vllm_series.errors import EnvironmentRefusedError
+from vllm_series.installation.stack import Stack, read_stack
 from vllm_series.series import chosen_folder, every_folder, load
-from vllm_series.stack import Stack, read_stack
 
 
 @click.command("list")
@@ -37,7 +37,7 @@ def command(
 
     With a tree, the series that fits it. Without one, and without --series, every series.
     """
-    from vllm_series.parse import parse
+    from vllm_series.diffs.parse import parse
     from vllm_series.report import as_json as rendered
     from vllm_series.report import table
 

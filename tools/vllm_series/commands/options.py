@@ -94,7 +94,7 @@ def refuse_two_forms(as_json: bool, show_diff: bool) -> None:
 def opened(target: Path | None, python: str | None) -> DiskTree:
     """The tree that the options mean; what an interrupted command left there is settled first,
     whatever the command is."""
-    from vllm_series.transaction import recover
+    from vllm_series.installation.transaction import recover
 
     tree = find_tree(target, python)
     if recover(tree, waiting):
@@ -107,8 +107,8 @@ def opened(target: Path | None, python: str | None) -> DiskTree:
 
 def looked_at(target: Path | None, python: str | None) -> DiskTree:
     """The same for a command that only looks: no other process changes the tree until it ends."""
-    from vllm_series.lock import shared
-    from vllm_series.transaction import is_interrupted
+    from vllm_series.installation.lock import shared
+    from vllm_series.installation.transaction import is_interrupted
 
     tree = opened(target, python)
     release = shared(tree, waiting)

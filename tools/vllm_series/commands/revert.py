@@ -16,7 +16,7 @@ from vllm_series.commands.options import (
     waiting,
 )
 from vllm_series.errors import UsageError
-from vllm_series.stack import read_stack
+from vllm_series.installation.stack import read_stack
 from vllm_series.trees import DiskTree
 
 
@@ -60,7 +60,7 @@ def command(
             _show(tree, len(leaving))
             return 0
     else:
-        from vllm_series.transaction import revert
+        from vllm_series.installation.transaction import revert
 
         # What was taken out, which another process may have made less since the stack was read.
         leaving = revert(tree, top, waiting=waiting)[::-1]
@@ -104,8 +104,8 @@ def _too_many(top: int, applied: int, label: str) -> str:
 
 
 def _show(tree: DiskTree, count: int) -> None:
+    from vllm_series.installation.stack import before_path, state_path
     from vllm_series.report import diff, file_diff
-    from vllm_series.stack import before_path, state_path
 
     stack = read_stack(tree)
     state = state_path(tree)

@@ -25,7 +25,7 @@ def command(name: str, series_dir: Path | None, series_name: str | None, as_json
     PATCH is a name in a series, with or without its ending, or the path of a file. Without
     --series the newest series that has the patch is shown.
     """
-    from vllm_series.parse import parse
+    from vllm_series.diffs.parse import parse
     from vllm_series.report import as_json as rendered
     from vllm_series.report import counted, diff, patch_json
 

@@ -16,8 +16,8 @@ from vllm_series.commands.options import (
 )
 from vllm_series.commands.origin import origin_of
 from vllm_series.errors import SeriesError
+from vllm_series.installation.stack import Stack, read_stack
 from vllm_series.series import Entry, Series, chosen_series
-from vllm_series.stack import Stack, read_stack
 from vllm_series.trees import DiskTree
 
 
@@ -41,8 +41,8 @@ def command(
     of its base, and the whole of the Python files is named by a fingerprint. Exit code 1 when a
     patched file is not as it was written, or the series is not the one that was applied.
     """
+    from vllm_series.installation.verify import verify
     from vllm_series.release import fingerprint
-    from vllm_series.verify import verify
 
     tree = looked_at(target, python)
     stack = read_stack(tree)
@@ -123,9 +123,9 @@ def _bytes(tree: DiskTree, stack: Stack, series: Series | None) -> str:
     """Whether the stock files that the series touches are those of its base."""
     if series is None:
         return ""
-    from vllm_series.parse import parse
+    from vllm_series.diffs.parse import parse
+    from vllm_series.installation.stack import before_path, state_path
     from vllm_series.placement import is_blob
-    from vllm_series.stack import before_path, state_path
 
     pristine = {
         file.path: (patch, file) for patch in reversed(stack.patches) for file in patch.files

@@ -14,7 +14,7 @@ from vllm_series.commands.options import (
     tree_options,
 )
 from vllm_series.commands.origin import origin_of
-from vllm_series.stack import read_stack
+from vllm_series.installation.stack import read_stack
 
 
 @click.command("verify")
@@ -42,8 +42,8 @@ def command(
     The files that patches touch are always read; --all reads every file that the installation
     lists. Exit code 1 when anything differs.
     """
+    from vllm_series.installation.verify import verify
     from vllm_series.release import fingerprint
-    from vllm_series.verify import verify
 
     tree = looked_at(target, python)
     stack = read_stack(tree)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vllm_series.checking.subject import Subject
+from vllm_series.diffs.parse import parse
 from vllm_series.drifting.following import Place, Spot, Text
 from vllm_series.errors import UsageError
-from vllm_series.parse import parse
 from vllm_series.patch import FileChange, Hunk, Kind, Patch
 from vllm_series.place import place, splice
 from vllm_series.placement import FilePlacement, Placement, is_blob

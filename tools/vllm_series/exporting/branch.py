@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vllm_series.canonical import quoted
+from vllm_series.diffs.canonical import quoted
 from vllm_series.errors import EnvironmentRefusedError, RefusedError, UsageError
 from vllm_series.reanchor import Layers, why
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vllm_series.canonical import diff
 from vllm_series.compose import PatchMeta, compose
+from vllm_series.diffs.canonical import diff
 from vllm_series.reanchor import Layers
 
 if TYPE_CHECKING:

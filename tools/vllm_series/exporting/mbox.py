@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from vllm_series.diffs.mail import MBOX_FROM
 from vllm_series.errors import RefusedError
-from vllm_series.mail import MBOX_FROM
 from vllm_series.patch import Patch
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vllm_series.compose import PatchMeta, blank
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import RefusedError
 from vllm_series.importing.incoming import Incoming
 from vllm_series.insertion import fetch, refuse_problems, with_needs
-from vllm_series.parse import parse
 from vllm_series.patch import Patch
 from vllm_series.reanchor import Layers, on_top, settled, unparsable, why
 from vllm_series.series import SERIES_FILE, names

@@ -11,10 +11,10 @@ import io
 import re
 from collections.abc import Iterator
 
+from vllm_series.diffs.mail import MBOX_FROM, readable, starts_mail
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import PatchFormatError
 from vllm_series.importing.incoming import Incoming, in_package, named, subject_of, told_apart
-from vllm_series.mail import MBOX_FROM, readable, starts_mail
-from vllm_series.parse import parse
 from vllm_series.patch import Patch
 
 _MARKS = re.compile(r"^(?:re:\s*|\[[^\]]*\]\s*)+", re.IGNORECASE)

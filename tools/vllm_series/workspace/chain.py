@@ -17,10 +17,10 @@ from vllm_series.checking.answers import PatchAnswer
 from vllm_series.checking.judge import is_lost
 from vllm_series.checking.renames import likely
 from vllm_series.contracts import contract_paths
+from vllm_series.diffs.mail import readable
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import RefusedError, SeriesError
 from vllm_series.fileplan import Overlay
-from vllm_series.mail import readable
-from vllm_series.parse import parse
 from vllm_series.patch import Kind, Patch
 from vllm_series.place import splice
 from vllm_series.plan import PatchPlan, make_plan

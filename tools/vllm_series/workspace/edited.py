@@ -19,8 +19,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from vllm_series.errors import EnvironmentRefusedError, RefusedError, UsageError
-from vllm_series.reanchor import Layers
-from vllm_series.stack import (
+from vllm_series.installation.stack import (
     AppliedFile,
     AppliedPatch,
     before_path,
@@ -28,6 +27,7 @@ from vllm_series.stack import (
     read_stack,
     state_path,
 )
+from vllm_series.reanchor import Layers
 from vllm_series.trees import PACKAGE, DiskTree, ReleaseTree, Tree
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def in_tree(
     Raises RefusedError where the tree is not that release or only a part of it, and where a path is
     not edited; EnvironmentRefusedError where the release cannot be had.
     """
-    from vllm_series.parse import parse
+    from vllm_series.diffs.parse import parse
 
     stack = read_stack(tree)
     stock = catalog.tree(release)
@@ -121,7 +121,7 @@ def between(repository: Repository, old: str, new: str, paths: Collection[str] =
 
 def _recorded(tree: DiskTree) -> dict[str, str]:
     """Hex SHA-256 of every file of the package, as RECORD has it."""
-    from vllm_series.record import rows
+    from vllm_series.installation.record import rows
 
     assert tree.distribution is not None
     place = tree.distribution.record

@@ -23,8 +23,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import RefusedError, UsageError
-from vllm_series.parse import parse
 from vllm_series.patch import Patch
 from vllm_series.reanchor import Layers, renewed, settled
 from vllm_series.series import SERIES_FILE, names

@@ -20,8 +20,8 @@ from vllm_series.checking.check import Store, check
 from vllm_series.checking.jobs import Job
 from vllm_series.compilecheck import check_compiles
 from vllm_series.contracts import broken
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import RefusedError, UsageError
-from vllm_series.parse import parse
 from vllm_series.patch import Hunk as PatchHunk
 from vllm_series.patch import Patch
 from vllm_series.rebase import Judged, Outcome, Sides, judge
@@ -646,7 +646,7 @@ def asked(entries: Sequence[Entry], target: str, tools: Tools) -> Mapping[str, P
 def reworded(patch: Patch, message: str) -> Patch:
     """The patch with another commit message: subject, why-text and trailers. A message that has no
     trailer, or no why-text, takes none away."""
-    from vllm_series.mail import split_trailers
+    from vllm_series.diffs.mail import split_trailers
 
     subject, _, body = message.strip("\n").partition("\n")
     why, trailers = split_trailers(body.strip("\n"))

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vllm_series.compose import with_trailer
+from vllm_series.diffs.parse import parse
+from vllm_series.diffs.recount import recounted
 from vllm_series.errors import PatchFormatError, RefusedError
 from vllm_series.insertion import fetch, lint_problems
-from vllm_series.parse import parse
 from vllm_series.patch import Patch
 from vllm_series.reanchor import Layers, renewed, settled
-from vllm_series.recount import recounted
 from vllm_series.series import names, public_release
 
 if TYPE_CHECKING:

@@ -589,7 +589,7 @@ def _encoded(path: str) -> bytes:
 
 
 def _quoted(path: str) -> bytes:
-    from vllm_series.canonical import quoted
+    from vllm_series.diffs.canonical import quoted
 
     return quoted(path).encode("ascii")
 

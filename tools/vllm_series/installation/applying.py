@@ -13,13 +13,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vllm_series.bytecode import SECOND, compiled_from, fresh_second
-from vllm_series.content import FILE_MODE, Content, state_of
-from vllm_series.edits import refuse_edits
 from vllm_series.errors import RefusedError
-from vllm_series.journal import Work
-from vllm_series.listing import complete, parents, record_state
-from vllm_series.stack import (
+from vllm_series.installation.bytecode import SECOND, compiled_from, fresh_second
+from vllm_series.installation.content import FILE_MODE, Content, state_of
+from vllm_series.installation.edits import refuse_edits
+from vllm_series.installation.journal import Work
+from vllm_series.installation.listing import complete, parents, record_state
+from vllm_series.installation.stack import (
     AppliedFile,
     AppliedPatch,
     FileState,

@@ -15,13 +15,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from vllm_series.errors import EnvironmentRefusedError, RefusedError
-from vllm_series.stack import FileState, saved_files
+from vllm_series.installation.stack import FileState, saved_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from vllm_series.stack import Stack
+    from vllm_series.installation.stack import Stack
 
 Fields = tuple[str, str]
 """The hash (`sha256=…`) and size columns of a row; either may be empty."""

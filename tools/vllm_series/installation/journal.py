@@ -27,7 +27,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vllm_series.content import (
+from vllm_series.errors import EnvironmentRefusedError, RefusedError, VllmSeriesError
+from vllm_series.installation.content import (
     FILE_MODE,
     Content,
     digest_of,
@@ -36,7 +37,6 @@ from vllm_series.content import (
     open_folder,
     write_file,
 )
-from vllm_series.errors import EnvironmentRefusedError, RefusedError, VllmSeriesError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

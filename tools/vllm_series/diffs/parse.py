@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import io
 
+from vllm_series.diffs.hunks import HUNK
+from vllm_series.diffs.mail import encoding_refusal, split_mail, split_trailers, starts_mail
+from vllm_series.diffs.unified import BINARY, ED_COMMAND, DiffParser
 from vllm_series.errors import PatchFormatError
-from vllm_series.hunks import HUNK
-from vllm_series.mail import encoding_refusal, split_mail, split_trailers, starts_mail
 from vllm_series.patch import FileChange, Kind, Patch
-from vllm_series.unified import BINARY, ED_COMMAND, DiffParser
 
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from vllm_series.content import FILE_MODE, FOLDER_MODE, Content, state_of
 from vllm_series.errors import RefusedError
-from vllm_series.journal import Work
-from vllm_series.record import restated, rewritten, stack_rows
-from vllm_series.stack import FileState, Stack, encoded, state_path
+from vllm_series.installation.content import FILE_MODE, FOLDER_MODE, Content, state_of
+from vllm_series.installation.journal import Work
+from vllm_series.installation.record import restated, rewritten, stack_rows
+from vllm_series.installation.stack import FileState, Stack, encoded, state_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

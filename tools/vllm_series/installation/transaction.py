@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vllm_series.journal import Journal
-from vllm_series.lock import exclusive
-from vllm_series.stack import read_stack, state_path
+from vllm_series.installation.journal import Journal
+from vllm_series.installation.lock import exclusive
+from vllm_series.installation.stack import read_stack, state_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from vllm_series.stack import AppliedPatch, Stack
+    from vllm_series.installation.stack import AppliedPatch, Stack
     from vllm_series.steps import PatchStep
     from vllm_series.trees import DiskTree
 
@@ -74,7 +74,7 @@ def apply(
     Raises RefusedError where a file is not what the plan started from or a patch changes nothing,
     EnvironmentRefusedError where the disk does not allow it. The tree is then as it was.
     """
-    from vllm_series.applying import ends_with, plan_apply
+    from vllm_series.installation.applying import ends_with, plan_apply
 
     if not isinstance(target, OpenTree):
         with opened(target, waiting) as held:
@@ -95,7 +95,7 @@ def revert(
     Bytes, modes, times, RECORD and the compiled files come back as they were. Raises RefusedError,
     with a diff, where a file was edited since, UsageError for a count below 1.
     """
-    from vllm_series.reverting import plan_revert
+    from vllm_series.installation.reverting import plan_revert
 
     if not isinstance(target, OpenTree):
         with opened(target, waiting) as held:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
-from vllm_series import paths
+from vllm_series.diffs import paths
+from vllm_series.diffs.hunks import HUNK, Source, read_hunks, starts_signature
+from vllm_series.diffs.mail import MBOX_FROM
+from vllm_series.diffs.paths import DEV_NULL, decoded
 from vllm_series.errors import PatchFormatError
-from vllm_series.hunks import HUNK, Source, read_hunks, starts_signature
-from vllm_series.mail import MBOX_FROM
 from vllm_series.patch import FileChange, Kind
-from vllm_series.paths import DEV_NULL, decoded
 
 ED_COMMAND = re.compile(rb"\d+(,\d+)?[acd]\d*(,\d+)?\r?$")
 BINARY = re.compile(rb"GIT binary patch\r?$|Binary files? .+ (differ|has changed)\r?$")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vllm_series.bytecode import compiled_from
-from vllm_series.content import Content
-from vllm_series.edits import refuse_edits
 from vllm_series.errors import RefusedError, UsageError
-from vllm_series.journal import Work
-from vllm_series.listing import complete
-from vllm_series.stack import (
+from vllm_series.installation.bytecode import compiled_from
+from vllm_series.installation.content import Content
+from vllm_series.installation.edits import refuse_edits
+from vllm_series.installation.journal import Work
+from vllm_series.installation.listing import complete
+from vllm_series.installation.stack import (
     AppliedFile,
     AppliedPatch,
     FileState,

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vllm_series.errors import RefusedError
-from vllm_series.stack import before_path, patch_text, state_path
+from vllm_series.installation.stack import before_path, patch_text, state_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vllm_series.stack import AppliedFile, AppliedPatch, FileState
+    from vllm_series.installation.stack import AppliedFile, AppliedPatch, FileState
     from vllm_series.trees import DiskTree
 
 
@@ -65,8 +65,8 @@ def _left_by(tree: DiskTree, patch: AppliedPatch, path: str, sha256: str) -> byt
 
     Keeping it too would double what an apply writes, for a question that is rarely asked.
     """
+    from vllm_series.diffs.parse import parse
     from vllm_series.errors import VllmSeriesError
-    from vllm_series.parse import parse
     from vllm_series.plan import make_plan
 
     paths = [file.path for file in patch.files]

@@ -14,15 +14,15 @@ from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from vllm_series.bytecode import source_of
-from vllm_series.stack import FileState, Stack, read_stack, saved_files, state_path
+from vllm_series.installation.bytecode import source_of
+from vllm_series.installation.stack import FileState, Stack, read_stack, saved_files, state_path
 from vllm_series.trees import PACKAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from vllm_series.record import Fields
+    from vllm_series.installation.record import Fields
     from vllm_series.trees import DiskTree
 
 Kind = Literal["changed", "missing", "extra", "mode", "link", "record", "state"]
@@ -52,7 +52,7 @@ def verify(tree: DiskTree, everything: bool = False) -> list[Difference]:
     stack = read_stack(tree)
     found = [*_stack_files(tree, stack), *_saved_state(tree, stack)]
     if tree.distribution and (stack or everything):
-        from vllm_series.record import holds, rows, stack_rows
+        from vllm_series.installation.record import holds, rows, stack_rows
 
         place = tree.distribution.record
         data = place.read_bytes()

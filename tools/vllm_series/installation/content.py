@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_series.errors import EnvironmentRefusedError, VllmSeriesError
-from vllm_series.stack import FileState
+from vllm_series.installation.stack import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

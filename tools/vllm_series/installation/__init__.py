@@ -1,0 +1,1 @@
+"""The only writer of an installed tree: journal, lock, RECORD, the applied stack, the way back."""
