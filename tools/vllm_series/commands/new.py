@@ -147,10 +147,13 @@ def command(
     elif not quiet:
         click.echo(str(folder / full))
         files = counted(len(edited.after), "file")
-        click.echo(
-            f"vllm-series: {full} changes {files} of vllm {release}. What was edited stays there.",
-            err=True,
-        )
+        told = f"vllm-series: {full} changes {files} of vllm {release}. What was edited stays there"
+        if not checkout:
+            told += (
+                ", and no record says that it is this patch: put the stock files back (reinstall "
+                "vLLM) and run vllm-series apply before you edit on"
+            )
+        click.echo(f"{told}.", err=True)
     return 0
 
 
