@@ -160,10 +160,12 @@ def rewound(work: Project, before: dict[str, bytes]) -> None:
         (folder / name).write_bytes(data)
 
 
-def steps(action: Callable[[], object], after: Callable[[int], None]) -> Iterator[int]:
-    step = 1 - STRIDE
+def steps(
+    action: Callable[[], object], after: Callable[[int], None], stride: int = STRIDE
+) -> Iterator[int]:
+    step = 1 - stride
     while True:
-        step += STRIDE
+        step += stride
         is_done = in_child(action, step)
         after(step)
         yield step
@@ -198,3 +200,22 @@ def test_a_rebase_killed_at_any_step_ends_as_one_that_was_not(work: Project) -> 
         assert Home(work.series).opened() == conflict
 
     assert sum(1 for _ in steps(lambda: continued(work), look_again)) * STRIDE > 20
+
+
+def test_an_abort_killed_at_any_step_leaves_the_series_as_it_was(work: Project) -> None:
+    before = everything(work.series.parent)
+
+    def aborted() -> None:
+        home = Home(work.series)
+        if home.workdir() is not None:
+            with home.locked(print):
+                give_up(home)
+
+    def look(step: int) -> None:
+        aborted()
+        assert Home(work.series).workdir() is None, f"step {step}"
+        assert everything(work.series.parent) == before, f"step {step}"
+        started(work)
+
+    started(work)
+    assert sum(1 for _ in steps(aborted, look, stride=1)) > 3
