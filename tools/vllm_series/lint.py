@@ -23,7 +23,7 @@ from vllm_series.patch import NO_BLOB, FileChange, Kind, Patch
 from vllm_series.plan import PatchPlan, make_plan
 from vllm_series.scope import MODULE, Scopes, is_python
 from vllm_series.search import Search, change_scope
-from vllm_series.series import line_of, load, orphans
+from vllm_series.series import called, line_of, load, orphans
 from vllm_series.verdicts import Verdict
 
 REQUIRED_TRAILERS = {
@@ -186,7 +186,7 @@ def _trailers(patch: Patch, folder: Path, before: Sequence[str]) -> Iterator[tup
                 f"Contract: {value} is not of the form module:Class.name(parameters). Write it so.",
             )
     for value in patch.trailer("Needs"):
-        if not any(value in (name, name.rsplit(".", 1)[0]) for name in before):
+        if not any(value in called(name) for name in before):
             yield 0, f"Needs: {value} is not in front of it in the series. Put it there."
 
 

@@ -11,12 +11,13 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from vllm_series.fileplan import FilePlan, FilePlanner, Mode, Overlay, Read
 from vllm_series.patch import Patch, strip_level
+from vllm_series.series import called
 from vllm_series.steps import PatchStep
 from vllm_series.verdicts import Verdict, worst
 
@@ -99,7 +100,7 @@ def make_plan(
     plans: list[PatchPlan] = []
     done = set(present)
     for patch in patches:
-        missing = [need for need in patch.trailer("Needs") if not _among(need, done)]
+        missing = [need for need in patch.trailer("Needs") if not among(need, done)]
         if missing:
             if base_overlay is not None:
                 _advance(base_overlay, patch, exclude)
@@ -114,13 +115,13 @@ def make_plan(
     return Plan(tuple(plans))
 
 
-def _among(need: str, names: set[str]) -> bool:
-    """A trailer may name a patch with or without its ending."""
-    return any(need in (name, name.rsplit(".", 1)[0]) for name in names)
+def among(need: str, names: Iterable[str]) -> bool:
+    """Whether a `Needs:` trailer names one of `names`, with or without its ending."""
+    return any(need in called(name) for name in names)
 
 
 def _blocked(patch: Patch, need: str, before: list[str]) -> PatchPlan:
-    if _among(need, set(before)):
+    if among(need, set(before)):
         reason = f"it needs {need}, which does not fit"
     else:
         reason = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from posixpath import normpath
@@ -168,20 +169,37 @@ def chosen_series(series_dir: Path | None, name: str | None, version: str | None
     return load(chosen_folder(series_dir, name, version))
 
 
+def called(name: str) -> tuple[str, str]:
+    """What a person or a trailer may call a patch: its file's name, with or without its ending."""
+    return name, name.rsplit(".", 1)[0]
+
+
 def find(series_dir: Path | None, series_name: str | None, name: str) -> tuple[Series, int]:
     """The series that has a patch, by its name with or without its ending, and the patch's index;
     the newest such series unless one is named. Raises SeriesError where none has it."""
+    chosen = searched(series_dir, series_name)
+    found = first_with(chosen, name)
+    if found is None:
+        listed = ", ".join(folder.name for folder in chosen)
+        raise SeriesError(f"no patch {name} in {listed}. See vllm-series list.")
+    return found
+
+
+def searched(series_dir: Path | None, series_name: str | None) -> list[Path]:
+    """Where a patch is looked for: in the series that is named, else in all, newest first."""
     if series_name is not None:
-        chosen = [chosen_folder(series_dir, series_name, None)]
-    else:
-        chosen = every_folder(series_dir)[::-1]
+        return [chosen_folder(series_dir, series_name, None)]
+    return every_folder(series_dir)[::-1]
+
+
+def first_with(chosen: Sequence[Path], name: str) -> tuple[Series, int] | None:
+    """The first series that has the patch, and the patch's index; None where none has it."""
     for folder in chosen:
         series = load(folder)
         for at, entry in enumerate(series.entries):
-            if name in (entry.name, entry.name.rsplit(".", 1)[0]):
+            if name in called(entry.name):
                 return series, at
-    listed = ", ".join(folder.name for folder in chosen)
-    raise SeriesError(f"no patch {name} in {listed}. See vllm-series list.")
+    return None
 
 
 def load(folder: Path) -> Series:

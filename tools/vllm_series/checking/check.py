@@ -283,8 +283,9 @@ class _Run:
 
     def _judged(self, job: Job, tree: ReleaseTree, shown: ReleaseAnswer) -> ReleaseAnswer:
         from vllm_series.checking.history import History
-        from vllm_series.checking.judge import blocked, is_lost, named
+        from vllm_series.checking.judge import blocked, is_lost
         from vllm_series.checking.renames import renamed
+        from vllm_series.plan import among
 
         subject = self._subject(job.entries)
         if subject is None:
@@ -306,7 +307,7 @@ class _Run:
                 need
                 for one in patches
                 for need in one.blocked_by
-                if named(need, gone) and need not in present
+                if among(need, gone) and need not in present
             ]
             if not again:
                 break

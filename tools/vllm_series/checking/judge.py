@@ -22,7 +22,7 @@ from vllm_series.checking.upstreamed import Standing, standing, whole_standing
 from vllm_series.contracts import broken
 from vllm_series.fileplan import FilePlan, Read
 from vllm_series.patch import FileChange, Kind, Patch
-from vllm_series.plan import PatchPlan, make_plan
+from vllm_series.plan import PatchPlan, among, make_plan
 from vllm_series.scope import is_python, parse_error
 from vllm_series.steps import FileStep
 from vllm_series.verdicts import Verdict, worst
@@ -154,7 +154,7 @@ def _patch(
     """`done` names the patches in front that are there, `changed` holds the files that they
     changed."""
     patch = planned.patch
-    needs = [need for need in patch.trailer("Needs") if not named(need, done)]
+    needs = [need for need in patch.trailer("Needs") if not among(need, done)]
     files = [
         _file(subject, patch, file, read, stock=file.path not in changed) for file in planned.files
     ]
@@ -188,11 +188,6 @@ def _patch(
         notes=tuple(notes),
     )
     return settled_patch(answer)
-
-
-def named(need: str, names: set[str]) -> bool:
-    """Whether a `Needs:` trailer names one of `names`, with or without its ending."""
-    return any(need in (name, name.rsplit(".", 1)[0]) for name in names)
 
 
 def _file(subject: Subject, patch: Patch, file: FilePlan, read: Read, *, stock: bool) -> FileAnswer:

@@ -15,7 +15,7 @@ from vllm_series.commands.options import (
 )
 from vllm_series.commands.upstream_options import upstream_options
 from vllm_series.errors import SeriesError
-from vllm_series.series import Entry, chosen_folder, folders, load, series_folder
+from vllm_series.series import Entry, first_with, searched
 from vllm_series.upstream.open import UpstreamOptions
 
 
@@ -118,19 +118,16 @@ def _entries(name: str, series_dir: Path | None, series_name: str | None) -> lis
         return [Entry("stdin.patch", sys.stdin.buffer.read())]
     if series_name is None and Path(name).is_file():
         return [Entry(Path(name).name, Path(name).read_bytes())]
-    if series_name is not None:
-        chosen = [chosen_folder(series_dir, series_name, None)]
-    else:
-        try:
-            base = series_folder(series_dir)
-        except SeriesError as error:
-            raise SeriesError(f"no patch {name}: there is no such file, and {error}") from None
-        chosen = [base] if (base / "series").is_file() else folders(base)[::-1]
-    for folder in chosen:
-        entries = list(load(folder).entries)
-        for at, entry in enumerate(entries):
-            if name in (entry.name, entry.name.rsplit(".", 1)[0]):
-                return entries[: at + 1]
+    try:
+        chosen = searched(series_dir, series_name)
+    except SeriesError as error:
+        if series_name is not None:
+            raise
+        raise SeriesError(f"no patch {name}: there is no such file, and {error}") from None
+    found = first_with(chosen, name)
+    if found is not None:
+        series, at = found
+        return list(series.entries[: at + 1])
     listed = ", ".join(folder.name for folder in chosen)
     raise SeriesError(
         f"no patch {name}: neither a file nor in {listed}. See vllm-series list, or give a path."

@@ -13,7 +13,7 @@ from vllm_series.commands.options import json_option, loudness_options, series_o
 from vllm_series.commands.progress import Progress
 from vllm_series.commands.upstream_options import upstream_options
 from vllm_series.errors import SeriesError, UsageError
-from vllm_series.series import Entry, Series, every_folder, load
+from vllm_series.series import Entry, Series, called, every_folder, load
 from vllm_series.upstream.open import UpstreamOptions
 
 if TYPE_CHECKING:
@@ -142,8 +142,8 @@ def _chosen(series: Series, names: Sequence[str]) -> list[Entry]:
         raise SeriesError(f"{series.folder} lists no patch, so there is nothing to export.")
     if not names:
         return list(series.entries)
-    found = [e for e in series.entries if {e.name, e.name.rsplit(".", 1)[0]} & set(names)]
-    known = {each for e in found for each in (e.name, e.name.rsplit(".", 1)[0])}
+    found = [e for e in series.entries if set(called(e.name)) & set(names)]
+    known = {each for e in found for each in called(e.name)}
     strange = [name for name in names if name not in known]
     if strange:
         listed = ", ".join(entry.name for entry in series.entries)

@@ -11,8 +11,7 @@ from vllm_series.commands.options import (
     json_option,
     series_options,
 )
-from vllm_series.errors import SeriesError
-from vllm_series.series import chosen_folder, folders, load, series_folder
+from vllm_series.series import find
 
 
 @click.command("show")
@@ -51,14 +50,6 @@ def command(name: str, series_dir: Path | None, series_name: str | None, as_json
 def _find(name: str, series_dir: Path | None, series_name: str | None) -> tuple[bytes, str]:
     if series_name is None and Path(name).is_file():
         return Path(name).read_bytes(), name
-    if series_name is not None:
-        chosen = [chosen_folder(series_dir, series_name, None)]
-    else:
-        base = series_folder(series_dir)
-        chosen = [base] if (base / "series").is_file() else folders(base)[::-1]
-    for folder in chosen:
-        for entry in load(folder).entries:
-            if name in (entry.name, entry.name.rsplit(".", 1)[0]):
-                return entry.text, f"{folder.name}/{entry.name}"
-    listed = ", ".join(folder.name for folder in chosen)
-    raise SeriesError(f"no patch {name} in {listed}. See vllm-series list.")
+    series, at = find(series_dir, series_name, name)
+    entry = series.entries[at]
+    return entry.text, f"{series.folder.name}/{entry.name}"

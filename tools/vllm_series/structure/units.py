@@ -37,11 +37,6 @@ class Sort(Enum):
     DICT = "dict"
     TEXT = "docstring"
 
-    @property
-    def is_ordered(self) -> bool:
-        """Whether a reader of the value can tell the order of the elements, and may count them."""
-        return self in (Sort.LIST, Sort.TUPLE)
-
 
 @dataclass(eq=False)
 class Unit:

@@ -21,7 +21,7 @@ from vllm_series.patch import Patch
 from vllm_series.plan import make_plan
 from vllm_series.rebase import Outcome
 from vllm_series.scope import Scopes
-from vllm_series.series import SERIES_FILE, line_of, load
+from vllm_series.series import SERIES_FILE, called, line_of, load
 from vllm_series.workspace import amended, chain, tested, writing
 from vllm_series.workspace.rebasing import Rebasing, Tools, asked
 from vllm_series.workspace.repository import Scratch, begin_again, is_ours
@@ -262,7 +262,7 @@ class Carrying:
                     f"Applied-Upstream: {one.since}" if is_upstream else "left out by hand"
                 )
                 if is_upstream:
-                    upstream |= {one.name, one.name.rsplit(".", 1)[0]}
+                    upstream.update(called(one.name))
                 continue
             before, after, diff = rebasing.texts(one)
             old = rebasing.patches[one.name]

@@ -288,17 +288,6 @@ def settle(taken: Taken) -> Editing:
     return fresh
 
 
-def is_edited(state: Editing) -> bool:
-    """Whether the folder holds anything that the patch does not."""
-    from vllm_series.workspace.repository import Scratch
-
-    with Scratch(Path(state.workdir)) as scratch:
-        scratch.unlock()
-        return scratch.tree_of(state.head) != scratch.work_tree() or scratch.message(
-            scratch.head()
-        ) != scratch.message(state.head)
-
-
 # -- the folder -----------------------------------------------------------------------------------
 
 

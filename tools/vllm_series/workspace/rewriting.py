@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vllm_series.errors import RefusedError, SeriesError, UsageError
-from vllm_series.series import SERIES_FILE, names
+from vllm_series.series import SERIES_FILE, called, names
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def listed(held: Held, name: str, after: str | None = None) -> tuple[bytes, int]
     if after is None:
         gap = b"" if not text or text.endswith(b"\n") else b"\n"
         return text + gap + line, len(known)
-    meant = [other for other in known if after in (other, other.rsplit(".", 1)[0])]
+    meant = [other for other in known if after in called(other)]
     if not meant:
         raise SeriesError(
             f"{held.folder / SERIES_FILE} lists no {after}: it has {', '.join(known) or 'none'}. "
