@@ -60,6 +60,8 @@ def test_the_series_itself_has_no_fault(folder: Path) -> None:
         (b"WIDTH=1\n", b"WIDTH\n", 0, "is not of the form NAME=value"),
         (b"Origin: ", b"Needs: other\nOrigin: ", 0, "Needs: other is not in front of it"),
         (b"Contract: vllm.", b"Contract: vllm/", 0, "module:Class.name(parameters)"),
+        (b"Expect: tokens equal\n", b"Expect: tokens same\n", 0, "Expect: tokens same is not a st"),
+        (b"tokens falls\n", b"tokens drops\n", 0, "`falls`, `rises`, `unchanged`, `appears` and"),
         (b"d35b7dfac42abd1335c827eff9f3c05728f3f248..", b"d35b7dfac4..", 190, "is shortened"),
         (b"index d35b7dfac42abd1335c8", b"x d35b7dfac42abd1335c8", 190, "it changes nothing"),
         (b"index " + b"0" * 40, b"index " + b"1" * 40, 57, "does not go with a create"),

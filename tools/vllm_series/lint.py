@@ -24,6 +24,7 @@ from vllm_series.plan import PatchPlan, make_plan
 from vllm_series.scope import MODULE, Scopes, is_python
 from vllm_series.search import Search, change_scope
 from vllm_series.series import called, line_of, load, orphans
+from vllm_series.smoke import expect
 from vllm_series.verdicts import Verdict
 
 REQUIRED_TRAILERS = {
@@ -185,6 +186,11 @@ def _trailers(patch: Patch, folder: Path, before: Sequence[str]) -> Iterator[tup
                 0,
                 f"Contract: {value} is not of the form module:Class.name(parameters). Write it so.",
             )
+    for value in filter(None, patch.trailer("Expect")):
+        try:
+            expect.parse(value)
+        except expect.ExpectError as error:
+            yield 0, f"Expect: {error}"
     for value in patch.trailer("Needs"):
         if not any(value in called(name) for name in before):
             yield 0, f"Needs: {value} is not in front of it in the series. Put it there."

@@ -1,0 +1,1 @@
+"""Proof by running: the real engine, with a series and without it."""
