@@ -40,6 +40,7 @@ COMMANDS = {
     "cherry": "Which patches of a series upstream has, release by release.",
     "lint": "Check series folders: complete, in their one form, true.",
     "matrix": "The jobs of a CI service: each release on each device.",
+    "summary": "The reports of many smoke jobs, joined into one page.",
     "doctor": "Look for what may go wrong in an environment.",
     "cache": "What is kept of upstream: where, how much, and how to be rid of it.",
     "completion": "Print the shell code that completes this command.",
@@ -53,7 +54,7 @@ GROUPS = {
         *("list", "show", "new", "edit", "refresh", "import", "export", "range-diff", "bisect"),
         "lint",
     ),
-    "Commands for CI services": ("matrix",),
+    "Commands for CI services": ("matrix", "summary"),
 }
 """The help page: what belongs together, in the order in which people need it."""
 

@@ -31,13 +31,13 @@ def markdown(answers: Sequence[ReleaseAnswer], limit: int = LIMIT) -> str:
         parts.append("\n".join(f"- {_finding(finding)}" for finding in found))
         next_steps = [f"- Next for {word}: {plain(step)}" for word, step in steps(found).items()]
         parts.append("\n".join(next_steps))
-    parts.append(_folded(_html(_sentence(caption(answers))), _table(answers)))
+    parts.append(folded(escaped(_sentence(caption(answers))), _table(answers)))
     text = "\n\n".join(part for part in parts if part)
     size = len(text.encode())
     kept: list[str] = []
     left = 0
     for head, body in passages(answers, clean=False):
-        part = _folded(_html(head), _fenced(body))
+        part = folded(escaped(head), _fenced(body))
         if left or size + len(part.encode()) + 100 > limit:
             left += 1
             continue
@@ -106,11 +106,13 @@ def _cell(kind: Mark) -> str:
     return kind.word if is_clean else f"**{kind.word}**"
 
 
-def _html(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text inside a tag."""
     return html.escape(text, quote=False)
 
 
-def _folded(summary: str, inside: str) -> str:
+def folded(summary: str, inside: str) -> str:
+    """A part that opens at a click; `summary` is HTML, `inside` Markdown."""
     return f"<details><summary>{summary}</summary>\n\n{inside}\n\n</details>"
 
 
