@@ -45,6 +45,18 @@ ROWS: list[Row] = []
 @nox.parametrize("release", RELEASES, ids=RELEASES)
 def apply(session: nox.Session, release: str) -> None:
     """Install a real vLLM, put the series in, test the hunks, take it out, compare every byte."""
+    apply_one(session, release)
+
+
+@nox.session(default=False)
+@nox.parametrize("release", RELEASES, ids=RELEASES)
+def matrix(session: nox.Session, release: str) -> None:
+    """All that a CI job does for one release; `vllm-series matrix` prints the jobs."""
+    apply_one(session, release)
+
+
+def apply_one(session: nox.Session, release: str) -> None:
+    """`apply` for one release, with its row in the closing table."""
     started = time.monotonic()
     row = Row(release, "failed", "", 0.0)
     ROWS.append(row)
@@ -136,10 +148,13 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Ruff, and this project's own lint on its own series."""
+    """Ruff, actionlint on the workflows, and this project's own lint on its own series."""
     install_project(session, "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    workflows = sorted(map(str, (ROOT / ".github" / "workflows").glob("*.yml")))
+    # Without the checkers of shells and Python that one machine has and another has not.
+    session.run("actionlint", "-shellcheck=", "-pyflakes=", *workflows)
     session.run("vllm-series", "lint")
 
 
