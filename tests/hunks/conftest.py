@@ -30,7 +30,9 @@ NEEDED = (
     "vllm/_version.py",
     "vllm/v1/core/sched/",
     "vllm/v1/engine/core.py",
+    "vllm/v1/metrics/",
     "vllm/v1/request.py",
+    "vllm/v1/spec_decode/metrics.py",
 )
 """What the hunk tests lift from: enough of a release to patch and to test."""
 ALIKE: Mapping[str, str] = json.loads((HERE.parent / "releases.json").read_text())["alike"]
