@@ -11,6 +11,7 @@ import pytest
 
 import stock as stock_releases
 from commandline import SERIES, copied
+from vllm_series.smoke.environment import FOLDER as ENVIRONMENTS
 from vllm_series.upstream.store import KINDS
 
 
@@ -64,7 +65,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     shared = stock_releases.cache_dir().parent
     own = tmp_path_factory.mktemp("cache") / "vllm-series"
     own.mkdir()
-    for name in (*KINDS, stock_releases.cache_dir().name, "uv"):
+    for name in (*KINDS, stock_releases.cache_dir().name, ENVIRONMENTS, "uv"):
         (shared / name).mkdir(parents=True, exist_ok=True)
         (own / name).symlink_to((shared / name).resolve())
     with pytest.MonkeyPatch.context() as patch:

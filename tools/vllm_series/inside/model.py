@@ -136,4 +136,4 @@ def write_model(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    print(f"{write_model(Path(sys.argv[1])):,} weights in {sys.argv[1]}")
+    sys.stdout.write(f"{write_model(Path(sys.argv[1])):,} weights in {sys.argv[1]}\n")
