@@ -13,6 +13,8 @@ import shlex
 from typing import Any
 
 import pytest
+import yaml
+from markdown_it import MarkdownIt
 
 import workflow as actions
 from vllm_series.cli import COMMANDS
@@ -78,6 +80,16 @@ def test_what_the_tests_compare_with_is_what_the_check_of_a_checkout_installs() 
     assert set(needed) - {"git"} == {word for word in line.split()[3:] if word[0] != "-"}
 
 
+def in_the_docs() -> str:
+    """The whole workflow that docs/ci.md gives to copy."""
+    [block] = [
+        token.content
+        for token in MarkdownIt().parse((actions.ROOT / "docs/ci.md").read_text())
+        if token.info == "yaml"
+    ]
+    return block
+
+
 # -- as they run ----------------------------------------------------------------------------------
 
 
@@ -115,16 +127,27 @@ def test_ci(machine: actions.Machine) -> None:
 
 
 def test_lint_finds_what_is_wrong_with_a_workflow(machine: actions.Machine) -> None:
-    place = machine.checkout / ".github/workflows/wrong.yml"
-    text = (actions.FOLDER / "ci.yml").read_text()
-    place.write_text(text.replace("steps.matrix.outputs.cpu", "steps.metrix.outputs.cpu"))
+    folder = machine.checkout / ".github/workflows"
+    (folder / "docs.yml").write_text(in_the_docs())
+    text = in_the_docs().replace("steps.matrix.outputs.cpu", "steps.metrix.outputs.cpu")
+    (folder / "wrong.yml").write_text(text)
     try:
         job = actions.load("ci.yml")["jobs"]["lint"]
         ran = machine.shell("nox -r -s lint", machine.ready(job))
     finally:
-        place.unlink()
+        (folder / "docs.yml").unlink()
+        (folder / "wrong.yml").unlink()
+    told = ran.stdout.decode()
     assert ran.returncode == 1
-    assert 'property "metrix" is not defined' in ran.stdout.decode() + ran.stderr.decode()
+    assert 'property "metrix" is not defined' in told
+    assert set(re.findall(r"^\S+/(\w+\.yml):\d", told, re.MULTILINE)) == {"wrong.yml"}
+
+
+def test_the_workflow_of_the_docs(machine: actions.Machine) -> None:
+    machine.outcome = "passed"
+    jobs = actions.run(yaml.safe_load(in_the_docs()), machine)
+    assert {job.result for job in jobs.values()} == {"success"}, jobs["summary"].log
+    assert "2 runs: 2 passed" in jobs["summary"].summary
 
 
 def test_the_matrix_on_a_repository_without_a_gpu(machine: actions.Machine) -> None:
