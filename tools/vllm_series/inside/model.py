@@ -5,8 +5,9 @@ random weights of a fixed seed, tokenizer, chat template) that loads like any mo
 
 The weights are random, so the text means nothing; what is compared is one run of an engine with
 another. Two things are chosen for that. Each matrix is scaled so that logits are far apart, since a
-model whose logits are nearly equal would turn the last bit of a sum into another token. And random
-greedy decoding soon runs into loops, which is what makes n-gram drafts worth accepting.
+model whose logits are nearly equal would turn the last bit of a sum into another token. And what
+attention adds is kept small, so that the next token hangs mostly on the last one: greedy decoding
+then runs into loops, which an n-gram drafter can guess, and out of them again.
 """
 
 from __future__ import annotations
@@ -90,10 +91,10 @@ def write_weights(folder: Path, tokens: int) -> int:
             f"{at}.self_attn.q_proj.weight": matrix(HEADS * HEAD_SIZE, HIDDEN, 2.0),
             f"{at}.self_attn.k_proj.weight": matrix(KEY_VALUE_HEADS * HEAD_SIZE, HIDDEN, 2.0),
             f"{at}.self_attn.v_proj.weight": matrix(KEY_VALUE_HEADS * HEAD_SIZE, HIDDEN, 1.0),
-            f"{at}.self_attn.o_proj.weight": matrix(HIDDEN, HEADS * HEAD_SIZE, 1.0),
+            f"{at}.self_attn.o_proj.weight": matrix(HIDDEN, HEADS * HEAD_SIZE, 0.1),
             f"{at}.mlp.gate_proj.weight": matrix(INNER, HIDDEN, 1.0),
             f"{at}.mlp.up_proj.weight": matrix(INNER, HIDDEN, 1.0),
-            f"{at}.mlp.down_proj.weight": matrix(HIDDEN, INNER, 1.0),
+            f"{at}.mlp.down_proj.weight": matrix(HIDDEN, INNER, 0.5),
         }
     save_file(weights, str(folder / "model.safetensors"), metadata={"format": "pt"})
     return sum(weight.numel() for weight in weights.values())
