@@ -125,7 +125,7 @@ def test_a_device_that_has_no_runner_is_not_run_and_says_why(tmp_path: Path) -> 
 
 
 def test_a_report_of_a_device_said_not_to_run_counts(tmp_path: Path) -> None:
-    saved(tmp_path, report("0.33.0", device="gpu", outcome="failed"))
+    saved(tmp_path, report("0.33.0", device="amd", outcome="failed"))
     gpu = matrix("--lines", "1", "--devices", "gpu")
     told = run("summary", tmp_path, "--matrix", gpu, "--not-run", "gpu=none", "--json")
     assert (told.code, outcomes(told)) == (1, [("0.33.0", "gpu", "failed")])
@@ -189,6 +189,7 @@ def test_what_a_report_says_is_no_markup(tmp_path: Path) -> None:
         ('{"schema": 1, "release": "0.32.0"}', "'outcome'"),
         (json.dumps(report("0.32.0", outcome="fine")), "no outcome: 'fine'"),
         (json.dumps(report("not a release")), "not a release"),
+        (json.dumps(report("0.32.0", device="abacus")), "'abacus' is not a valid Device"),
         (json.dumps(report("0.32.0", seconds="long")), "seconds is no number"),
     ],
 )

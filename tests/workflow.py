@@ -342,7 +342,8 @@ def _steps(
 ) -> bool:
     """Whether all steps of one job went well; what is behind a failure runs `if: always()` only."""
     base = machine.environment(job)
-    base["WORKFLOW_DEVICE"] = contexts["matrix"].get("device", "")
+    device = contexts["matrix"].get("device", "")
+    base["WORKFLOW_DEVICE"] = {"gpu": "nvidia"}.get(device, device)
     is_well = True
     for step in job["steps"]:
         if not is_well and step.get("if") != "always()":

