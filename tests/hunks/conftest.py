@@ -35,6 +35,16 @@ NEEDED = (
     "vllm/v1/spec_decode/metrics.py",
 )
 """What the hunk tests lift from: enough of a release to patch and to test."""
+ALSO: Mapping[str, tuple[str, ...]] = {
+    "vllm-0.30": (
+        "vllm/model_executor/warmup/jit_warmup_triton_helper.py",
+        "vllm/utils/cpu_triton_utils.py",
+        "vllm/v1/sample/rejection_sampler.py",
+        "vllm/v1/spec_decode/utils.py",
+        "vllm/v1/worker/cpu_model_runner.py",
+    ),
+}
+"""What the patches that only one series has need beside that, by its folder."""
 ALIKE: Mapping[str, str] = json.loads((HERE.parent / "releases.json").read_text())["alike"]
 """Releases by the one that they are tested as."""
 DISTINCT = tuple(release for release in COVERED if release not in ALIKE)
@@ -44,6 +54,11 @@ def folder_of(release: str) -> Path:
     """The series that serves a release: its own folder before that of its line."""
     own = SERIES / f"vllm-{release}"
     return own if own.is_dir() else SERIES / f"vllm-{release.rpartition('.')[0]}"
+
+
+def needed(release: str) -> tuple[str, ...]:
+    """What the hunk tests lift from in a release: files, and folders with a `/` at their end."""
+    return (*NEEDED, *ALSO.get(folder_of(release).name, ()))
 
 
 @functools.cache
@@ -131,7 +146,7 @@ def patched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         return request.param
     release: str = request.param
     tree = tmp_path_factory.mktemp(f"patched-{release}")
-    put_stock(release, tree, NEEDED)
+    put_stock(release, tree, needed(release))
     subprocess.run(
         [sys.executable, "-m", "vllm_series", "apply", "--quiet", "--series-dir",
          str(folder_of(release)), "--target", str(tree)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hunks.conftest import ALIKE, DISTINCT, NEEDED, catalog, folder_of
+from hunks.conftest import ALIKE, DISTINCT, NEEDED, catalog, folder_of, needed
 from stock import COVERED
 
 VERSION = "vllm/_version.py"
@@ -15,7 +15,7 @@ def files(release: str) -> dict[str, str]:
     return {
         path: digest
         for path, digest in catalog().tree(release).listing().items()
-        if path.startswith(NEEDED) and path.endswith(".py") and path != VERSION
+        if path.startswith(needed(release)) and path.endswith(".py") and path != VERSION
     }
 
 

@@ -282,6 +282,7 @@ class _Run:
             return replace(shown, error=str(error))
 
     def _judged(self, job: Job, tree: ReleaseTree, shown: ReleaseAnswer) -> ReleaseAnswer:
+        from vllm_series.checking.declared import declared
         from vllm_series.checking.history import History
         from vllm_series.checking.judge import blocked, is_lost
         from vllm_series.checking.renames import renamed
@@ -297,7 +298,10 @@ class _Run:
         present: tuple[str, ...] = ()
         while True:
             judged = self._looked_at(job, subject, tree, present)
-            patches = history.told(subject, job.release, judged.patches)
+            patches = [
+                declared(subject, one, tree.read, lambda base: history.after(base, job.release))
+                for one in history.told(subject, job.release, judged.patches)
+            ]
             gone = {
                 one.name
                 for one in patches

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from vllm_series.checking.answers import PatchAnswer
 from vllm_series.checking.check import Store, check
+from vllm_series.checking.declared import TRAILER
 from vllm_series.checking.jobs import Job
 from vllm_series.compilecheck import check_compiles
 from vllm_series.contracts import broken
@@ -235,6 +236,9 @@ class Rebasing:
                 found.append(f"{file.path}: as a whole, since {file.since or 'this release'}")
             for hunk in file.hunks:
                 if hunk.verdict is not Verdict.UPSTREAMED:
+                    continue
+                if hunk.reason.startswith(TRAILER):
+                    found.append(f"{file.path}: hunk {hunk.number}: {hunk.reason}")
                     continue
                 place = f" line {hunk.line}" if hunk.line else ""
                 scope = f" in {hunk.scope}" if hunk.scope else ""
