@@ -37,6 +37,7 @@ COMMANDS = {
     "export": "Write patches for quilt, for git am, onto a branch, or as one diff.",
     "range-diff": "Two series side by side, as git shows it.",
     "bisect": "Find the patch of a series that makes a command fail.",
+    "rehearse": "Drive vLLM's own scheduler with a simulated model, in every mode.",
     "cherry": "Which patches of a series upstream has, release by release.",
     "lint": "Check series folders: complete, in their one form, true.",
     "matrix": "The jobs of a CI service: each release on each device.",
@@ -52,7 +53,7 @@ GROUPS = {
     "Commands on releases of vLLM": ("releases", "check", "cherry", "drift", "rebase"),
     "Commands on a series": (
         *("list", "show", "new", "edit", "refresh", "import", "export", "range-diff", "bisect"),
-        "lint",
+        *("rehearse", "lint"),
     ),
     "Commands for CI services": ("matrix", "summary"),
 }

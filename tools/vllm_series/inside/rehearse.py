@@ -128,7 +128,7 @@ class Play:
         self.events: list[dict[str, Any]] = []
         self.emitted: dict[str, list[int]] = {}
         self.finished: dict[str, str] = {}
-        self.stats = {"drafts": 0, "draft_tokens": 0, "accepted_tokens": 0, "preempted": 0}
+        self.stats = {"drafts": 0, "draft_tokens": 0, "accepted_tokens": 0}
         self.calls: dict[str, int] = {}
         self.output_of: dict[str, Any] | None = None
         self.executed = 0

@@ -293,7 +293,7 @@ class _Allowed:
         if bits is None:
             return cls({}, None, {})
         names = grammar.structured_output_request_ids
-        names = sorted(names, key=names.get) if isinstance(names, dict) else names
+        names = sorted(names, key=lambda name: names[name]) if isinstance(names, dict) else names
         needed = [1 + len(scheduled.scheduled_spec_decode_tokens.get(name, ())) for name in names]
         if len(bits) != sum(needed):
             # From 0.33 on each request has as many rows as it could need.
@@ -327,7 +327,7 @@ def _runner_output(names: list[str], sampled: list[list[int]]) -> Any:
         "req_id_to_index": {name: at for at, name in enumerate(names)},
         "sampled_token_ids": sampled,
     }
-    late = {"logprobs": None, "prompt_logprobs_dict": {}, "pooler_output": []}
+    late: dict[str, Any] = {"logprobs": None, "prompt_logprobs_dict": {}, "pooler_output": []}
     for field in dataclasses.fields(ModelRunnerOutput):
         if field.name == "sampled_token_ids" and "ndarray" in str(field.type):
             import numpy

@@ -118,9 +118,9 @@ SCENARIOS = (
     ),
     Scenario(
         "cached",
-        "requests whose prompt is in the prefix cache already",
+        "requests whose prompt is in the prefix cache, all but the token that starts a decode",
         tuple(
-            replace(one, prompt=0, shared_prompt=64, arrives=0 if at < 5 else 10 + at)
+            replace(one, prompt=0, shared_prompt=65, arrives=0 if at < 5 else 10 + at)
             for at, one in enumerate(_group(10, "cached"))
         ),
         prefix_caching=True,

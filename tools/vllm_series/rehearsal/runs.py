@@ -1,0 +1,152 @@
+"""One play of all scenarios with one state of the package: start the script, read what it says.
+
+The script runs in the interpreter of the vLLM environment, with a copy of the package in front
+(`Mirror`); an environment is never changed. Variables that switch a patch on are set for the runs
+that want them, and taken away for all others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vllm_series.mirror import Mirror
+from vllm_series.patch import Patch
+from vllm_series.rehearsal.scenarios import DRAFT, Scenario
+
+SCRIPT = Path(__file__).parent.parent / "inside" / "rehearse.py"
+SECONDS = 1800
+"""A play takes seconds, and an import of vLLM with no bytecode yet a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One state: the texts and modes of the files that differ from the tree's, and the variables
+    that switch patches on. `patch` is the one on top, None for stock and off."""
+
+    name: str
+    texts: Mapping[str, bytes | None]
+    modes: Mapping[str, int]
+    switches: Mapping[str, str]
+    patch: Patch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One scenario in one mode; see `inside/rehearse.py` for what the events hold."""
+
+    scenario: str
+    mode: str
+    scheduler: str | None
+    """The class that vLLM chose, None where it did not come to that."""
+    ended: str
+    """`finished`, `crashed` or `stuck`."""
+    error: str | None
+    trace: str | None
+    seconds: float
+    events: tuple[Mapping[str, Any], ...]
+    emitted: Mapping[str, Sequence[int]]
+    finished: Mapping[str, str]
+    calls: Mapping[str, int]
+    stats: Mapping[str, int]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.mode, self.scenario
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it came to its end."""
+        return self.ended == "finished"
+
+    @property
+    def steps(self) -> int:
+        """How often the scheduler was asked."""
+        return sum(event["event"] == "scheduled" for event in self.events)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one play gave; `not_run` says why there are no runs, None where there are."""
+
+    version: str | None
+    not_run: str | None
+    runs: Mapping[tuple[str, str], Run]
+    trace: str = ""
+
+
+def switches(patch: Patch) -> dict[str, str]:
+    """The variables of its `Activate:` trailers."""
+    pairs = (value.partition("=") for value in patch.trailer("Activate"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def play(
+    mirror: Mirror,
+    python: str,
+    variant: Variant,
+    modes: Sequence[str],
+    scenarios: Sequence[Scenario],
+    known: Sequence[str],
+) -> Result:
+    """Play the scenarios in every mode with this variant; `known` are all switches there are."""
+    mirror.put(variant.texts, variant.modes)
+    given = {name: value for name, value in os.environ.items() if name not in known}
+    # Sets of names are walked in one order then.
+    variables = {**mirror.environment(given), **variant.switches, "PYTHONHASHSEED": "0"}
+    job = {
+        "modes": list(modes),
+        "draft": DRAFT,
+        "scenarios": [scenario.as_job() for scenario in scenarios],
+    }
+    with tempfile.TemporaryDirectory(prefix="vllm-series-rehearsal-") as scratch:
+        folder = Path(scratch)
+        asked, answer, log = (folder / name for name in ("job.json", "result.json", "log"))
+        asked.write_text(json.dumps(job))
+        with log.open("wb") as output:
+            try:
+                code = subprocess.run(
+                    [python, str(SCRIPT), str(asked), str(answer)],
+                    check=False,
+                    cwd=folder,
+                    env=variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    timeout=SECONDS,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                return Result(None, f"no end after {SECONDS} s", {})
+        told = log.read_text("utf-8", "replace")
+        if not answer.is_file():
+            lines = [line.strip() for line in told.splitlines() if line.strip()]
+            last = lines[-1] if lines else "nothing was printed"
+            return Result(None, f"the interpreter ended with {code}: {last}", {}, told)
+        return _read(json.loads(answer.read_text()))
+
+
+def _read(value: dict[str, Any]) -> Result:
+    runs = {}
+    for one in value["runs"]:
+        run = Run(
+            scenario=one["scenario"],
+            mode=one["mode"],
+            scheduler=one["scheduler"],
+            ended=one["ended"],
+            error=one["error"],
+            trace=one["trace"],
+            seconds=one["seconds"],
+            events=tuple(one.get("events", ())),
+            emitted=one.get("emitted", {}),
+            finished=one.get("finished", {}),
+            calls=one.get("calls", {}),
+            stats=one.get("stats", {}),
+        )
+        runs[run.key] = run
+    return Result(value["version"], value["not_run"], runs, value.get("trace", ""))
