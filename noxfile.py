@@ -148,13 +148,13 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Ruff, actionlint on the workflows, and this project's own lint on its own series."""
+    """Actionlint on the workflows, ruff, and this project's own lint on its own series."""
     install_project(session, "lint")
-    session.run("ruff", "check", ".")
-    session.run("ruff", "format", "--check", ".")
     workflows = sorted(map(str, (ROOT / ".github" / "workflows").glob("*.yml")))
     # Without the checkers of shells and Python that one machine has and another has not.
     session.run("actionlint", "-shellcheck=", "-pyflakes=", *workflows)
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
     session.run("vllm-series", "lint")
 
 

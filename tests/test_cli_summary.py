@@ -59,7 +59,7 @@ def broken(release: str) -> Any:
             scenario("ngram", "off"),
             scenario("ngram", "on", "failed", checks=[check]),
         ],
-        blame=[{"patch": "dynwidth.patch", "scenario": "ngram", "mode": "on"}],
+        blame=[{"patch": "dynwidth.patch", "scenario": "ngram", "mode": "on", "log": ["a", "b"]}],
     )
 
 
@@ -145,7 +145,7 @@ def test_the_page_has_a_row_a_release_and_a_column_a_scenario(tmp_path: Path) ->
     assert told.code == 1
     assert "- **0.31.0 on cpu: failed**" in told.out
     assert "`ngram`, on: tokens equal: prompt 3, token 17" in told.out
-    assert "to blame: patch dynwidth.patch, scenario ngram, mode on" in told.out
+    assert "to blame: patch dynwidth.patch, scenario ngram, mode on\n" in told.out
     html = MarkdownIt().enable("table").render(told.out)
     rows = [row.split("<td>")[1:] for row in html.split("<table>")[1].split("<tr>")[2:]]
     cells = [[cell.partition("</td>")[0] for cell in row] for row in rows]

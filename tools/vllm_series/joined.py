@@ -208,7 +208,9 @@ def _number(value: dict[str, Any], key: str) -> Any:
 
 
 def _sentence(blamed: Any) -> str:
-    """What `blame` found, in one line: its keys and values where it is an object."""
+    """What `blame` found, in one line: of an object its keys with a text or a number, without the
+    log and whatever else takes more room than a page for many releases has."""
     if isinstance(blamed, dict):
-        return ", ".join(f"{key} {value}" for key, value in blamed.items() if value is not None)
+        short = {key: one for key, one in blamed.items() if isinstance(one, str | int | float)}
+        return ", ".join(f"{key} {one}" for key, one in short.items())
     return str(blamed)
