@@ -61,6 +61,11 @@ if TYPE_CHECKING:
 @click.option("-n", "--dry-run", is_flag=True, help="Say all that would be done; write nothing.")
 @click.option("--replace", is_flag=True, help="Let a folder that is there be replaced.")
 @click.option(
+    "--add",
+    is_flag=True,
+    help="Let the patches that are there stay, and put on top of them those that are missing.",
+)
+@click.option(
     "--renew-contracts",
     "renew",
     is_flag=True,
@@ -92,6 +97,7 @@ def command(
     action: str | None,
     dry_run: bool,
     replace: bool,
+    add: bool,
     renew: bool,
     tests: tuple[Path, ...],
     no_tests: bool,
@@ -113,6 +119,7 @@ def command(
       vllm-series rebase 0.34.0                   from the nearest line
       vllm-series rebase 0.32.0 --from 0.33       back to an older line
       vllm-series rebase --releases 0.10..0.26    many lines, nearest first
+      vllm-series rebase 0.31.0 --from 0.32 --add what the line does not have yet
       vllm-series rebase --continue               after resolving a conflict
     """
     from dataclasses import replace as changed
@@ -125,6 +132,7 @@ def command(
     from vllm_series.workspace.state import Home
 
     _refuse(release, spec, action, start, onto_dir, workdir, dry_run, no_tests, tests)
+    _refuse_add(add, action, start, replace)
     folder = series_folder(series_dir)
     if (folder / "series").is_file():
         raise UsageError(f"{folder} is a series itself. Name the folder around it.")
@@ -163,7 +171,9 @@ def command(
             return _told(carrying, is_done, as_json, quiet, verbose)
         progress.say("listing releases")
         lines = _lines(home.series_dir, catalog.releases(), release, spec, start, onto_dir)
-        batch = _batch(home, lines, workdir, chosen, replace, renew, spec is not None)
+        batch = changed(
+            _batch(home, lines, workdir, chosen, replace, renew, spec is not None), add=add
+        )
         if not dry_run:
             carrying = Carrying(home, batch, tools, lock)
             return _told(carrying, carrying.go(), as_json, quiet, verbose)
@@ -217,6 +227,20 @@ def _refuse(
         raise UsageError("name the release to carry the series to, or lines with --releases.")
     if spec is not None and onto_dir is not None:
         raise UsageError("--onto-dir names one folder, --releases many lines. Leave one out.")
+
+
+def _refuse_add(add: bool, action: str | None, source: str | None, replace: bool) -> None:
+    """Raise UsageError for an --add that cannot be meant."""
+    if not add:
+        return
+    if action is not None:
+        raise UsageError(f"--{action} is about the rebase that is open. Leave out --add.")
+    if replace:
+        raise UsageError(
+            "--add lets the patches of a folder stay, --replace does not. Leave one out."
+        )
+    if source is None:
+        raise UsageError("--add needs the series that has what the others lack. Name it: --from.")
 
 
 def _lines(

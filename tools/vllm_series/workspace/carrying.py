@@ -14,6 +14,7 @@ from pathlib import Path
 
 from vllm_series.compose import refreshed
 from vllm_series.contracts import CONTRACT, broken
+from vllm_series.diffs.parse import parse
 from vllm_series.errors import RefusedError, UsageError
 from vllm_series.fileplan import Read
 from vllm_series.lint import lint
@@ -21,8 +22,9 @@ from vllm_series.patch import Patch
 from vllm_series.plan import make_plan
 from vllm_series.rebase import Outcome
 from vllm_series.scope import Scopes
-from vllm_series.series import SERIES_FILE, called, line_of, load
+from vllm_series.series import SERIES_FILE, Series, called, line_of, load
 from vllm_series.workspace import amended, chain, tested, writing
+from vllm_series.workspace.adding import together
 from vllm_series.workspace.rebasing import Rebasing, Tools, asked
 from vllm_series.workspace.repository import Scratch, begin_again, is_ours
 from vllm_series.workspace.state import (
@@ -98,7 +100,8 @@ class Carrying:
         series = load(self.series_dir / line.source)
         patches, base_release = chain.read_series(series.entries, line.source)
         rest = self.batch.queue[1:]
-        if base_release == line.target and line.source == line.onto:
+        put = together(series, self.there(line))
+        if (base_release == line.target and line.source == line.onto) or not put.carried:
             misfits, fits = self.others(line, patches)
             self.finished(
                 Written(
@@ -113,26 +116,33 @@ class Carrying:
             )
             return False
         say(f"reading vllm {base_release} and {line.target}")
-        paths = chain.touched(patches)
+        staying = [parse(entry.text, entry.name) for entry in put.staying]
+        paths = chain.touched([*patches, *staying])
         errors = catalog.prefetch({base_release: paths, line.target: paths}, say)
         for error in errors.values():
             raise error
         base, target = catalog.tree(base_release), catalog.tree(line.target)
         plans = chain.plan_on_base(patches, base)
+        ground = chain.plan_on_base(staying, target)
         paths = tuple(sorted({*paths, *chain.candidates(patches, base, target, catalog, say)}))
         say("asking what upstream has")
-        upstream = asked(series.entries, line.target, self.tools)
+        upstream = asked(put.entries, line.target, self.tools)
         folder = Path(self.batch.workdir)
         self.clear(folder)
         with Scratch(folder, self.lock) as scratch:
-            made = chain.build(scratch, plans, base, target, paths, upstream)
+            made = chain.build(scratch, plans, base, target, paths, upstream, ground)
             scratch.reset(made.target)
             writing.take_store(self.series_dir, scratch.recorded())
-        save_source(folder, series.entries, (series.folder / SERIES_FILE).read_bytes())
-        names = tuple(entry.name for entry in series.entries)
+        save_source(folder, put.entries, put.listing)
+        names = tuple(entry.name for entry in put.carried)
         state = State(line, base_release, made.base, made.target, names, made.patches)
         self.note(now=state, queue=rest)
         return True
+
+    def there(self, line: Line) -> Series | None:
+        """What is in the folder to be made and stays; None where it is made as a whole."""
+        onto = self.series_dir / line.onto
+        return load(onto) if self.batch.add and (onto / SERIES_FILE).is_file() else None
 
     def clear(self, folder: Path) -> None:
         """Empty the folder of the repository; one that is not ours is left alone."""
@@ -182,7 +192,8 @@ class Carrying:
         """Put the result beside its place, and write down what is to be done with it."""
         onto = self.series_dir / state.line.onto
         is_same = writing.holds(onto, carried.files)
-        if onto.exists() and not is_same and not self.batch.replace:
+        may_change = self.batch.replace or self.batch.add
+        if onto.exists() and not is_same and not may_change:
             raise RefusedError(
                 f"{onto} exists and would change. Continue with --replace, name another folder "
                 "with --onto-dir, or give up with --abort."
@@ -255,6 +266,12 @@ class Carrying:
         results: dict[str, bytes | None] = {}
         gone: dict[str, str] = {}
         upstream = set[str]()
+        staying = [one for name, one in rebasing.patches.items() if name not in state.names]
+        plan = make_plan(staying, rebasing.target.read, rebasing.target.mode)
+        results |= {path: after for path, (_, after) in plan.results().items()}
+        for patch in staying:
+            files[patch.name] = patch.text
+            pairs.append((patch, patch))
         for one in state.settled:
             if one.commit is None:
                 is_upstream = one.outcome == Outcome.UPSTREAMED.value

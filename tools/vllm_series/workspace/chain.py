@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Chain:
     """The commits, by patch name: the one that its change starts from, and its own. A patch that is
-    upstream as a whole has none."""
+    upstream as a whole has none. `target` is what the first of them goes on top of."""
 
     base: str
     target: str
@@ -112,14 +112,20 @@ def build(
     target: ReleaseTree,
     paths: Collection[str],
     upstream: Mapping[str, PatchAnswer],
+    staying: Sequence[PatchPlan] = (),
 ) -> Chain:
-    """Make the commits. `upstream` tells by patch name what the new release has of it."""
+    """Make the commits. `upstream` tells by patch name what the new release has of it. `staying`
+    are patches that stand on the new release already, below those to come."""
     commits: list[Commit] = []
     stock = {path: file for path in paths if (file := stock_file(base, path))}
     label = f"vllm {base.release}"
     commits.append(stock_of(stock, None, label))
     there = {path: file for path in paths if (file := stock_file(target, path))}
     commits.append(stock_of(there, 0, f"vllm {target.release}"))
+    for plan in staying:
+        take(there, plan)
+        commits.append(commit_of(there, len(commits) - 1, plan.patch))
+    ground = len(commits) - 1
     overlay = Overlay(base.read, base.mode)
     files = dict(stock)
     last = 0
@@ -148,7 +154,9 @@ def build(
     scratch.name(f"refs/tags/vllm-{base.release}", made[0])
     scratch.name(f"refs/tags/vllm-{target.release}", made[1])
     scratch.name("refs/heads/series", made[last])
-    return Chain(made[0], made[1], {name: (made[a], made[b]) for name, (a, b) in pairs.items()})
+    return Chain(
+        made[0], made[ground], {name: (made[a], made[b]) for name, (a, b) in pairs.items()}
+    )
 
 
 def stock_file(tree: ReleaseTree, path: str) -> tuple[bytes, str] | None:

@@ -203,14 +203,12 @@ class Rebasing:
 
     def parted(self, name: str) -> bool:
         """Whether hunks of a patch were left to upstream before git was asked."""
-        at = self.state.names.index(name)
-        before = [one for one in self.state.names[:at] if one in self.state.chain]
-        starts = {self.state.chain[one][1] for one in before} | {self.state.base_commit}
+        ends = {commit for _, commit in self.state.chain.values()} | {self.state.base_commit}
         answer = self.answers.get(name)
         has = answer is not None and any(
             hunk.verdict is Verdict.UPSTREAMED for file in answer.files for hunk in file.hunks
         )
-        return has and self.state.chain[name][0] not in starts
+        return has and self.state.chain[name][0] not in ends
 
     def upstreamed(self, name: str) -> Settled:
         """A patch that upstream has as a whole."""

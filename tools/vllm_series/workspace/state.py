@@ -151,6 +151,7 @@ class Batch:
     replace: bool = False
     renew: bool = False
     fill: bool = False
+    add: bool = False
 
 
 class Home:
