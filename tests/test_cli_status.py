@@ -36,6 +36,15 @@ def test_status_says_that_the_bytes_are_not_those_of_the_base(installed: Path) -
     assert f"not those of vllm 0.33.0: {SCHEDULER}" in run("status", "--target", installed).out
 
 
+def test_a_file_that_one_patch_brings_and_the_next_one_changes_is_no_stock_file(
+    installed: Path,
+) -> None:
+    told = "the files that the series touches are those of vllm 0.33.0"
+    assert told in run("status", "--target", installed).out
+    run("apply", "--target", installed)
+    assert told in run("status", "--target", installed).out
+
+
 def test_status_names_the_wheel_that_the_bytes_come_from(
     installed: Path, series: Path, stock: Stock, tmp_path: Path
 ) -> None:

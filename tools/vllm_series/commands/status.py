@@ -133,12 +133,16 @@ def _bytes(tree: DiskTree, stack: Stack, series: Series | None) -> str:
     same: list[str] = []
     other: list[str] = []
     bases: set[str] = set()
+    created: set[str | None] = set()
+    """What patches bring is no stock file, also where a later patch changes it."""
     for entry in series.entries:
         patch = parse(entry.text, entry.name)
         bases.add(patch.base or "?")
         for change in patch.files:
-            path = change.paths(1)[0]
-            if path is None or path in same or path in other or not change.old_id:
+            path, after = change.paths(1)
+            if path is None:
+                created.add(after)
+            if path is None or path in {*created, *same, *other} or not change.old_id:
                 continue
             text = tree.read(path)
             if path in pristine:
