@@ -211,6 +211,7 @@ class FakeScheduler:
         self.kv_cache_manager = KVCacheManager()
         self.structured_output_manager = StructuredOutput()
         self.dynamic_sd_lookup = None
+        self.dynamic_width_meter: Any = None
         self.connector = self.ec_connector = self.aux_output_connector = None
         self.perf_metrics = None
         self.prev_step_scheduled_req_ids: set[str] = set()
