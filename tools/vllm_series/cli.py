@@ -39,6 +39,7 @@ COMMANDS = {
     "bisect": "Find the patch of a series that makes a command fail.",
     "rehearse": "Drive vLLM's own scheduler with a simulated model, in every mode.",
     "cherry": "Which patches of a series upstream has, release by release.",
+    "smoke": "Decode with the real engine, with a series and without it.",
     "lint": "Check series folders: complete, in their one form, true.",
     "matrix": "The jobs of a CI service: each release on each device.",
     "summary": "The reports of many smoke jobs, joined into one page.",
@@ -53,7 +54,7 @@ GROUPS = {
     "Commands on releases of vLLM": ("releases", "check", "cherry", "drift", "rebase"),
     "Commands on a series": (
         *("list", "show", "new", "edit", "refresh", "import", "export", "range-diff", "bisect"),
-        *("rehearse", "lint"),
+        *("rehearse", "smoke", "lint"),
     ),
     "Commands for CI services": ("matrix", "summary"),
 }

@@ -41,7 +41,7 @@ PROMPTS = (
     "0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4",
 )
 LONG = "the quick brown fox jumps over the lazy dog, and the lazy dog does not mind at all. " * 4
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "colour": {"enum": ["red", "green", "blue"]},
@@ -202,7 +202,9 @@ def abort(llm: Any) -> Seen:
         for output in engine.step():
             if output.finished:
                 done[output.request_id.split("abort-")[-1].split("-")[0]] = output
-    left = sorted(name for name, output in done.items() if len(output.outputs[0].token_ids) == TOKENS)
+    left = sorted(
+        name for name, output in done.items() if len(output.outputs[0].token_ids) == TOKENS
+    )
     if left != ["0", "2", "3"]:
         raise ScenarioError(f"requests {left} came to their end, not 0, 2 and 3")
     return collected([done[name] for name in left], {})
@@ -330,7 +332,7 @@ def run(job: Mapping[str, Any], write: Writer) -> None:
     kinds = list(dict.fromkeys(ENGINE_OF[name] for name in job["scenarios"]))
     for kind in kinds:
         names = [name for name in job["scenarios"] if ENGINE_OF[name] == kind]
-        llm = None
+        llm: Any = None
         for at, name in enumerate(names):
             mark(name, "starts")
             write("scenario", scenario=name, engine=kind)
@@ -346,10 +348,13 @@ def run(job: Mapping[str, Any], write: Writer) -> None:
                 mark(name, "failed")
                 return
             mark(name, "ends")
-        for probe in job.get("probes", ()) if kind == "plain" else ():
-            write("probed", **probed(llm, probe))
         stop(llm)
         llm = None
+    if job.get("probes"):
+        llm = vllm.LLM(**engine_arguments("plain", job))
+        for probe in job["probes"]:
+            write("probed", **probed(llm, probe))
+        stop(llm)
 
 
 def once(llm: Any, name: str, job: Mapping[str, Any]) -> dict[str, Any]:
@@ -381,9 +386,7 @@ def probed(llm: Any, probe: Mapping[str, Any]) -> dict[str, Any]:
     vocabulary = llm.get_tokenizer()
     first, second = probe["tokens"]
     wanted = parameters(max_tokens=1, logprobs=20)
-    [output] = llm.generate(
-        [{"prompt_token_ids": probe["prompt"]}], wanted, use_tqdm=False
-    )
+    [output] = llm.generate([{"prompt_token_ids": probe["prompt"]}], wanted, use_tqdm=False)
     found = output.outputs[0].logprobs[0]
     values = {token: found[token].logprob for token in (first, second) if token in found}
     gap = abs(values[first] - values[second]) if len(values) == 2 else None

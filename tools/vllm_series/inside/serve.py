@@ -7,6 +7,7 @@ counters are the same each time; then its `/metrics` are read, and it is asked t
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -189,14 +190,10 @@ def stop(server: subprocess.Popen[bytes]) -> None:
     """Ask the server to stop, and see that nothing of it is left."""
     if server.poll() is None:
         server.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             server.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     server.wait()
 
 

@@ -1,0 +1,279 @@
+"""A smoke run: the scenarios on stock code, patched and off, patched and on, and what comes of it.
+
+Stock and off run side by side where the machine has two cores for them, so that their times can be
+held against each other. Each engine runs in a process of its own, so a crash costs one scenario.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vllm_series.errors import EnvironmentRefusedError
+from vllm_series.series import Series
+from vllm_series.smoke import compare
+from vllm_series.smoke.blame import blamed, patched_frame
+from vllm_series.smoke.environment import Environment, disk, environments_root
+from vllm_series.smoke.patched import Code
+from vllm_series.smoke.process import (
+    INSIDE,
+    Runner,
+    at_once,
+    engine_variables,
+    last_lines,
+    side_by_side,
+)
+from vllm_series.smoke.results import (
+    Blame,
+    Check,
+    Decode,
+    Frame,
+    Mode,
+    Outcome,
+    Row,
+    Smoke,
+)
+from vllm_series.smoke.scenarios import REPEATS, SCENARIOS, unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to run. `model` is a folder of the user's own, None for the one that is made here;
+    `modes` other than stock need a series."""
+
+    scenarios: tuple[str, ...]
+    modes: tuple[Mode, ...]
+    logs: Path
+    model: Path | None = None
+    dtype: str = "float32"
+    repeats: int = REPEATS
+    blames: bool = True
+
+
+def smoke(
+    environment: Environment,
+    series: Series | None,
+    wish: Wish,
+    say: Callable[[str], None] = lambda _step: None,
+) -> Smoke:
+    """Run all of it on one environment, and judge.
+
+    Raises RefusedError where the series does not fit, EnvironmentRefusedError where no script can
+    be run there; whatever an engine does is in the result.
+    """
+    started = time.monotonic()
+    wish.logs.mkdir(parents=True, exist_ok=True)
+    caches = environments_root() / "engine-caches" / environment.release
+    variables = engine_variables(os.environ, caches, environment.device.is_gpu)
+    with Code(environment.python, series, variables) as code, _models(environment, wish) as models:
+        for name in code.activation():
+            variables.pop(name, None)
+        run = _Run(environment, code, wish, models, say)
+        rows = run.rows()
+        blames = run.blames(rows) if wish.blames else []
+        promised = (
+            compare.promises(code.patches, run.stock(), rows) if Mode.ON in wish.modes else []
+        )
+        outcome, reason = _outcome(rows, promised)
+        return Smoke(
+            environment.release,
+            environment.device.value,
+            outcome,
+            reason,
+            "",
+            environment.torch,
+            series.folder.name if series else None,
+            tuple(patch.name for patch in code.patches),
+            tuple(rows),
+            tuple(promised),
+            tuple(blames),
+            time.monotonic() - started,
+            environment.seconds,
+            None if environment.is_borrowed else disk([environment.folder]),
+            str(wish.logs),
+        )
+
+
+def _outcome(rows: Sequence[Row], promised: Sequence[Check]) -> tuple[Outcome, str]:
+    """Of a whole run, with the first reason."""
+    broken = [row for row in rows if row.outcome is Outcome.FAILED]
+    if broken:
+        return Outcome.FAILED, f"{broken[0].decode.scenario}, {broken[0].decode.mode.value}"
+    lost = [check for check in promised if check.outcome is Outcome.FAILED]
+    if lost:
+        return Outcome.FAILED, f"{lost[0].patch}: {lost[0].name}"
+    if not any(row.outcome in (Outcome.PASSED, Outcome.TIE) for row in rows):
+        return Outcome.NOT_RUN, rows[0].reason if rows else "no scenario was asked for"
+    return Outcome.PASSED, ""
+
+
+@contextlib.contextmanager
+def _models(environment: Environment, wish: Wish) -> Iterator[tuple[Path, Path]]:
+    """The model and its drafter. Without one of the user's, a small one is made in a moment."""
+    if wish.model is not None:
+        yield wish.model, wish.model
+        return
+    with tempfile.TemporaryDirectory(prefix="vllm-series-model-") as scratch:
+        folder = Path(scratch) / "model"
+        import subprocess
+
+        done = subprocess.run(
+            [str(environment.python), str(INSIDE / "model.py"), str(folder)],
+            capture_output=True,
+            check=False,
+            text=True,
+            cwd=scratch,
+        )
+        if done.returncode:
+            told = "\n".join(last_lines(done.stderr))
+            raise EnvironmentRefusedError(
+                f"{environment.python} cannot make the model.\n{told}\n"
+                "The environment needs what vLLM needs; remove a kept one with --clean."
+            )
+        yield folder, folder
+
+
+class _Run:
+    """The state of one run: what was decoded so far."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        code: Code,
+        wish: Wish,
+        models: tuple[Path, Path],
+        say: Callable[[str], None],
+    ) -> None:
+        self.environment, self.code, self.wish, self.say = environment, code, wish, say
+        self.job = {
+            "model": str(models[0]),
+            "draft": str(models[1]),
+            "dtype": wish.dtype,
+            "device": "cpu" if environment.device.value == "cpu" else "gpu",
+            "repeats": wish.repeats,
+            "timed": [one.name for one in SCENARIOS if one.is_timed],
+        }
+        self.done: dict[tuple[Mode, str], Decode] = {}
+
+    def runner(self, variables: Mapping[str, str]) -> Runner:
+        kept = {
+            name: text for name, text in variables.items() if name not in self.code.activation()
+        }
+        return Runner(self.environment.python, kept, self.wish.logs, self.job)
+
+    def variables(self, mode: Mode, number: int | None = None, name: str = "patched") -> Runner:
+        """What runs a mode, with all patches or the first so many."""
+        if mode is Mode.STOCK:
+            return self.runner(self.code.stock())
+        runner = self.runner(self.code.patched(number, name))
+        if mode is Mode.ON:
+            patches = self.code.patches[:number]
+            more = self.code.activation(patches)
+            runner = replace(runner, variables={**runner.variables, **more})
+        return runner
+
+    def stock(self) -> dict[str, Decode]:
+        """What stock code gave, by scenario."""
+        return {name: one for (mode, name), one in self.done.items() if mode is Mode.STOCK}
+
+    def rows(self) -> list[Row]:
+        """Run everything that was asked for, and hold it against stock."""
+        works = []
+        for script in ("decode.py", "serve.py"):
+            for mode in self.wish.modes:
+                names = self._names(script)
+                if names:
+                    works.append(self._work(mode, names, self.variables(mode)))
+        at_once(works, side_by_side(self.environment.device.is_gpu))
+        wanted = [one for one in SCENARIOS if one.name in self.wish.scenarios]
+        for one in wanted:
+            why = unavailable(one, self.environment.device)
+            for mode in self.wish.modes if why else ():
+                self.done[mode, one.name] = Decode(one.name, mode, skipped=why)
+        return [
+            self.judged(self.done[mode, one.name])
+            for one in wanted
+            for mode in self.wish.modes
+            if (mode, one.name) in self.done
+        ]
+
+    def _names(self, script: str) -> list[str]:
+        return [
+            one.name
+            for one in SCENARIOS
+            if one.script == script
+            and one.name in self.wish.scenarios
+            and unavailable(one, self.environment.device) is None
+        ]
+
+    def _work(self, mode: Mode, names: list[str], runner: Runner) -> Callable[[], None]:
+        def work() -> None:
+            self.say(f"{self.environment.release} {mode.value}: {', '.join(names)}")
+            for name, decode in runner.decode(mode, names).items():
+                self.done[mode, name] = decode
+
+        return work
+
+    def judged(self, decode: Decode) -> Row:
+        """A decode, held against that of stock."""
+        stock = self.done.get((Mode.STOCK, decode.scenario))
+        if decode.mode is Mode.STOCK or decode.failure or decode.skipped or stock is None:
+            return compare.row(decode, stock, ())
+        if stock.failure is not None:
+            return compare.row(decode, stock, ())
+        if decode.mode is Mode.OFF:
+            return compare.row(decode, stock, compare.check_off(stock, decode))
+        difference = compare.first_difference(stock, decode)
+        gap = None
+        if difference is not None and compare.by_name(decode.scenario).is_greedy:
+            gap = self._gap(stock, difference.request, difference.position, decode)
+        checks = compare.check_on(stock, decode, gap, compare.TIES[self.wish.dtype])
+        return compare.row(decode, stock, checks)
+
+    def _gap(self, stock: Decode, request: int, position: int, other: Decode) -> float | None:
+        """How far apart stock has the logits of the two tokens at a first difference; None where
+        only text is known, or one of the two requests ended there."""
+        if stock.tokens is None or other.tokens is None or stock.prompts is None:
+            return None
+        if position >= min(len(stock.tokens[request]), len(other.tokens[request])):
+            return None
+        probe = {
+            "prompt": [*stock.prompts[request], *stock.tokens[request][:position]],
+            "tokens": [stock.tokens[request][position], other.tokens[request][position]],
+        }
+        answers = self.variables(Mode.STOCK).probe([probe])
+        gap = answers[0]["gap"] if answers else None
+        return float(gap) if gap is not None else None
+
+    # -- blame ------------------------------------------------------------------------------------
+
+    def blames(self, rows: Sequence[Row]) -> list[Blame]:
+        """The patch behind each scenario that fails with the series and not without."""
+        found = []
+        names = [patch.name for patch in self.code.patches]
+        for row in rows:
+            if row.outcome is not Outcome.FAILED or row.decode.mode is Mode.STOCK:
+                continue
+            blame = blamed(row, names, self._again(row), self._frame)
+            if blame is not None:
+                found.append(blame)
+        return found
+
+    def _again(self, row: Row) -> Callable[[int], Row]:
+        def run(number: int) -> Row:
+            scenario, mode = row.decode.scenario, row.decode.mode
+            self.say(f"{scenario}, {mode.value}: with the first {number} of the series")
+            runner = self.variables(mode, number, "blame")
+            label = f"blame-{scenario}-{mode.value}-{number}"
+            return self.judged(runner.decode(mode, [scenario], label)[scenario])
+
+        return run
+
+    def _frame(self, row: Row) -> Frame | None:
+        added = self.code.added_lines(len(self.code.patches))
+        return patched_frame(row.decode, self.code.relative, added)
