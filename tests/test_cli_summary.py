@@ -160,6 +160,21 @@ def test_the_page_has_a_row_a_release_and_a_column_a_scenario(tmp_path: Path) ->
     assert "It took 42 seconds, 3.1 GB of disk." in told.out
 
 
+def test_a_promise_that_no_single_scenario_breaks_is_on_the_page(tmp_path: Path) -> None:
+    promise = {
+        "check": "metric vllm:spec_decode_num_draft_tokens falls",
+        "outcome": "failed",
+        "detail": "929 became 929",
+        "patch": "dynwidth",
+    }
+    value = report("0.32.0", outcome="failed", reason="dynwidth: no fall", promises=[promise])
+    told = run("summary", saved(tmp_path, value), "--markdown")
+    assert told.code == 1
+    [line] = [line for line in told.out.splitlines() if "a promise is broken" in line]
+    shown = MarkdownIt().render(line.strip())
+    assert f"dynwidth: {promise['check']}: 929 became 929" in shown
+
+
 def test_the_page_keeps_below_the_limit_of_a_job_summary(tmp_path: Path) -> None:
     long = [scenario(f"scenario-{at}", "on", reason="x" * 100) for at in range(60)]
     saved(tmp_path, *(report(f"0.{minor}.0", scenarios=long) for minor in range(200)))

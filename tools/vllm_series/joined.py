@@ -44,7 +44,7 @@ class Scenario:
 class Run:
     """One release on one device: `cpu`, or `gpu` of any make, as the matrix has it. `outcome` is
     `passed`, `failed`, `not run` or `no report`; `source` is the report's file, None where there is
-    none; `blame` holds a sentence each."""
+    none; `broken` are promises of patches that did not hold, `blame` holds a sentence each."""
 
     release: str
     device: str
@@ -54,6 +54,7 @@ class Run:
     disk_bytes: int | None = None
     patches: tuple[str, ...] = ()
     scenarios: tuple[Scenario, ...] = ()
+    broken: tuple[str, ...] = ()
     blame: tuple[str, ...] = ()
     source: Path | None = None
 
@@ -176,17 +177,13 @@ def _run(value: dict[str, Any], path: Path) -> Run:
         _number(value, "disk_bytes"),
         tuple(value.get("patches", ())),
         tuple(map(_scenario, value.get("scenarios", ()))),
+        _broken(value.get("promises", ())),
         tuple(map(_sentence, value.get("blame") or ())),
         path,
     )
 
 
 def _scenario(value: dict[str, Any]) -> Scenario:
-    broken = [
-        f"{check['check']}: {check['detail']}" if check.get("detail") else check["check"]
-        for check in value.get("checks", ())
-        if check["outcome"] == FAILED
-    ]
     return Scenario(
         value["scenario"],
         value["mode"],
@@ -195,7 +192,16 @@ def _scenario(value: dict[str, Any]) -> Scenario:
         _number(value, "seconds"),
         _number(value, "drafted"),
         _number(value, "accepted"),
-        tuple(broken),
+        _broken(value.get("checks", ())),
+    )
+
+
+def _broken(checks: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """The checks that failed: whose promise it is, what was held, what came out."""
+    return tuple(
+        ": ".join(filter(None, (check.get("patch"), check["check"], check.get("detail"))))
+        for check in checks
+        if check["outcome"] == FAILED
     )
 
 

@@ -44,6 +44,7 @@ def as_json(joined: Joined) -> dict[str, Any]:
                     }
                     for one in run.scenarios
                 ],
+                "broken": list(run.broken),
                 "blame": list(run.blame),
             }
             for run in joined.runs
@@ -116,6 +117,7 @@ def _trouble(run: Run) -> list[str]:
         for one in run.scenarios
         if one.outcome == FAILED
     ]
+    lines += [f"  - a promise is broken: {plain(broken)}" for broken in run.broken]
     return lines + [f"  - to blame: {plain(blamed)}" for blamed in run.blame]
 
 
