@@ -24,9 +24,10 @@ from vllm_series.series import Series, chosen_series
 from vllm_series.trees import PACKAGE, DiskTree
 
 if TYPE_CHECKING:
-    from vllm_series.patch import Patch
+    from vllm_series.plan import Plan
     from vllm_series.rehearsal.judge import Finding
-    from vllm_series.rehearsal.runs import Result, Variant
+    from vllm_series.rehearsal.runs import Result
+    from vllm_series.rehearsal.states import State
 
 
 @click.command("rehearse")
@@ -249,16 +250,27 @@ def _rehearsed(
     scenarios: Sequence[Scenario],
     progress: Progress,
 ) -> _Rehearsal:
+    from vllm_series.diffs.parse import parse
+    from vllm_series.installation.stack import read_stack
     from vllm_series.mirror import Mirror
+    from vllm_series.plan import make_plan
     from vllm_series.rehearsal.judge import Stage, findings
-    from vllm_series.rehearsal.runs import play, switches
+    from vllm_series.rehearsal.runs import play
+    from vllm_series.rehearsal.states import states_of, switches
+    from vllm_series.workspace.edited import saved
 
     started = time.monotonic()
     here = click.get_current_context()
     with click.Context(here.command, parent=here):  # its end is that of the lock
         tree = looked_at(target, python)
         series = chosen_series(series_dir, series_name, tree.version)
-        patches, stock, layers = _layers(tree, series)
+        read = saved(tree, tree)
+        patches = [parse(entry.text, entry.name) for entry in series.entries]
+        plan = make_plan(patches, read, tree.mode)
+        if not plan.fits:
+            _refuse(plan, series, tree)
+        stock = {path: read(path) for path in read_stack(tree).pristine()}
+        states = states_of(patches, plan, stock)
         if tree.python is None:
             raise UsageError(
                 f"nothing says which Python runs {tree.root}. Name the interpreter of an "
@@ -266,24 +278,22 @@ def _rehearsed(
             )
         progress.say(f"copying {tree.root / PACKAGE}")
         with Mirror(tree) as mirror:
-            known = sorted({name for patch in patches for name in switches(patch)})
+            python_of_tree = str(tree.python)
 
-            def played(variant: Variant) -> Result:
-                progress.say(f"playing {variant.name}")
-                return play(mirror, str(tree.python), variant, modes, scenarios, known)
+            def played(state: State) -> Result:
+                progress.say(f"playing {state.name}")
+                return play(mirror, python_of_tree, state, states.known, modes, scenarios)
 
-            results = {"stock": played(stock)}
+            results = {"stock": played(states.stock)}
             if results["stock"].not_run is not None:
                 seconds = time.monotonic() - started
                 return _Rehearsal(tree, series, modes, scenarios, results, (), seconds)
-            off, ons = layers[0], layers[1:]
-            results["off"] = played(off)
+            results["off"] = played(states.off)
             stages = []
             before = results["stock"]
-            for variant in ons:
-                assert variant.patch is not None
-                results["on"] = played(variant)
-                stages.append(Stage(variant.patch, before, results["on"]))
+            for patch, state in states.on:
+                results["on"] = played(state)
+                stages.append(Stage(patch, before, results["on"]))
                 before = results["on"]
     always = [patch.name for patch in patches if not switches(patch)]
     found = findings(modes, results["stock"], results["off"], stages, always)
@@ -291,40 +301,11 @@ def _rehearsed(
     return _Rehearsal(tree, series, modes, scenarios, results, found, seconds)
 
 
-def _layers(tree: DiskTree, series: Series) -> tuple[list[Patch], Variant, list[Variant]]:
-    """The patches, the stock state, and the states to play: all patches and off, then on, for each
-    patch that has a switch up to it, and all of them for the last."""
+def _refuse(plan: Plan, series: Series, tree: DiskTree) -> None:
     from vllm_series import report
-    from vllm_series.diffs.parse import parse
-    from vllm_series.installation.stack import read_stack
-    from vllm_series.plan import make_plan
-    from vllm_series.rehearsal.runs import Variant, switches
-    from vllm_series.workspace.edited import saved
 
-    read = saved(tree, tree)
-    patches = [parse(entry.text, entry.name) for entry in series.entries]
-    plan = make_plan(patches, read, tree.mode)
-    if not plan.fits:
-        click.echo(report.refusals(plan), err=True)
-        raise RefusedError(
-            f"{series.folder.name} does not fit {tree.label}, so there is nothing to rehearse. "
-            "vllm-series check shows where it does."
-        )
-    texts: dict[str, bytes | None] = {path: read(path) for path in read_stack(tree).pristine()}
-    stock = Variant("stock", dict(texts), {}, {})
-    modes: dict[str, int] = {}
-    on: dict[str, str] = {}
-    ons: list[Variant] = []
-    for patch, planned in zip(patches, plan.patches, strict=True):
-        for file in planned.step.files if planned.step is not None else ():
-            texts[file.path] = file.after
-            if file.mode is not None:
-                modes[file.path] = file.mode
-        if switches(patch):
-            on |= switches(patch)
-            name = f"on, up to {patch.name}"
-            ons.append(Variant(name, dict(texts), dict(modes), dict(on), patch))
-    if ons:
-        last = ons[-1]
-        ons[-1] = Variant(last.name, texts, modes, last.switches, last.patch)
-    return patches, stock, [Variant("off", texts, modes, {}), *ons]
+    click.echo(report.refusals(plan), err=True)
+    raise RefusedError(
+        f"{series.folder.name} does not fit {tree.label}, so there is nothing to rehearse. "
+        "vllm-series check shows where it does."
+    )

@@ -68,7 +68,7 @@ def _ready() -> str:
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     # A play is over in seconds; what engines collect and freeze at their start and end costs more.
     gc.disable()
-    gc.collect = lambda generation=2: 0  # type: ignore[assignment]
+    gc.collect = lambda generation=2: 0
     import vllm.platforms
     from vllm.platforms.cpu import CpuPlatform
 

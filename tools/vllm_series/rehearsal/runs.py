@@ -17,24 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from vllm_series.mirror import Mirror
-from vllm_series.patch import Patch
 from vllm_series.rehearsal.scenarios import DRAFT, Scenario
+from vllm_series.rehearsal.states import State
 
 SCRIPT = Path(__file__).parent.parent / "inside" / "rehearse.py"
 SECONDS = 1800
 """A play takes seconds, and an import of vLLM with no bytecode yet a minute."""
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One state: the texts and modes of the files that differ from the tree's, and the variables
-    that switch patches on. `patch` is the one on top, None for stock and off."""
-
-    name: str
-    texts: Mapping[str, bytes | None]
-    modes: Mapping[str, int]
-    switches: Mapping[str, str]
-    patch: Patch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +69,19 @@ class Result:
     trace: str = ""
 
 
-def switches(patch: Patch) -> dict[str, str]:
-    """The variables of its `Activate:` trailers."""
-    pairs = (value.partition("=") for value in patch.trailer("Activate"))
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
 def play(
     mirror: Mirror,
     python: str,
-    variant: Variant,
+    state: State,
+    known: Sequence[str],
     modes: Sequence[str],
     scenarios: Sequence[Scenario],
-    known: Sequence[str],
 ) -> Result:
-    """Play the scenarios in every mode with this variant; `known` are all switches there are."""
-    mirror.put(variant.texts, variant.modes)
+    """Play the scenarios in every mode in this state; `known` are all switches there are."""
+    mirror.put(state.texts, state.modes)
     given = {name: value for name, value in os.environ.items() if name not in known}
     # Sets of names are walked in one order then.
-    variables = {**mirror.environment(given), **variant.switches, "PYTHONHASHSEED": "0"}
+    variables = {**mirror.environment(given), **state.switches, "PYTHONHASHSEED": "0"}
     job = {
         "modes": list(modes),
         "draft": DRAFT,
