@@ -156,7 +156,7 @@ def test_the_page_has_a_row_a_release_and_a_column_a_scenario(tmp_path: Path) ->
             "on <strong>failed</strong>",
         ],
     ]
-    assert "| `ngram` | on | passed | 1.5 | 712 | 238 |  |" in told.out
+    assert "| `ngram` | on | passed | 1.50 | 712 | 238 |  |" in told.out
     assert "It took 42 seconds, 3.1 GB of disk." in told.out
 
 

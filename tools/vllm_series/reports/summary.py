@@ -195,7 +195,8 @@ def _word(outcome: str) -> str:
 
 
 def _seconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds:.1f}"
+    """To a hundredth where it is the time of a small decode."""
+    return "" if seconds is None else f"{seconds:.{2 if seconds < 10 else 1}f}"
 
 
 def _scenario_counts(run: Run) -> str:
