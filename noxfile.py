@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -38,7 +40,19 @@ class Row:
     seconds: float
 
 
+@dataclass
+class SmokeRow:
+    """One release in the closing table of `smoke`."""
+
+    release: str
+    outcome: str
+    seconds: float
+
+
 ROWS: list[Row] = []
+SMOKED: list[SmokeRow] = []
+NOTHING_RAN = 3
+"""The exit code of a run in which nothing could be run: no wheel, no torch for it."""
 
 
 @nox.session
@@ -51,8 +65,58 @@ def apply(session: nox.Session, release: str) -> None:
 @nox.session(default=False)
 @nox.parametrize("release", RELEASES, ids=RELEASES)
 def matrix(session: nox.Session, release: str) -> None:
-    """All that a CI job does for one release; `vllm-series matrix` prints the jobs."""
+    """All that a CI job does for one release, apply and then smoke; `vllm-series matrix` prints
+    the jobs. A release that cannot be decoded here has its report say so."""
     apply_one(session, release)
+    smoke_one(session, release)
+
+
+@nox.session(default=False)
+@nox.parametrize("release", RELEASES, ids=RELEASES)
+def smoke(session: nox.Session, release: str) -> None:
+    """Decode with the real engine, stock, patched and off, patched and on, and compare.
+
+    Options of `vllm-series smoke` go behind `--`: `nox -s "smoke(0.32.0)" -- --scenario ngram`.
+    """
+    install_project(session)
+    if smoke_one(session, release) == NOTHING_RAN:
+        session.skip(f"{release} was not run here, see above")
+
+
+def smoke_one(session: nox.Session, release: str) -> int:
+    """The exit code of smoke for one release: 0, or NOTHING_RAN; every other one is an error."""
+    started = time.monotonic()
+    row = SmokeRow(release, "failed", 0.0)
+    SMOKED.append(row)
+    session.notify("smoke_table")
+    # Not by session.run, which keeps the exit code to itself.
+    path = os.pathsep.join([*(session.bin_paths or ()), os.environ.get("PATH", "")])
+    command = shutil.which("vllm-series", path=path) or "vllm-series"
+    try:
+        done = subprocess.run(
+            [command, "smoke", release, *session.posargs],
+            check=False,
+            cwd=ROOT,
+            env={**os.environ, "PATH": path},
+        )
+    finally:
+        row.seconds = time.monotonic() - started
+    if done.returncode not in (0, NOTHING_RAN):
+        session.error(f"smoke of {release} ended with exit code {done.returncode}")
+    row.outcome = "not run" if done.returncode else "ok"
+    return done.returncode
+
+
+@nox.session(default=False, venv_backend="none")
+def smoke_table(session: nox.Session) -> None:
+    """The table that closes `smoke`; where nothing ran at all, nox exits 3."""
+    if not SMOKED:
+        session.skip("it closes `nox -s smoke`")
+    print(f"\n{'release':<10}{'smoke':<10}{'seconds':>7}")
+    for row in SMOKED:
+        print(f"{row.release:<10}{row.outcome:<10}{row.seconds:7.1f}")
+    if not ROWS and all(row.outcome == "not run" for row in SMOKED):
+        raise SystemExit(NOTHING_RAN)
 
 
 def apply_one(session: nox.Session, release: str) -> None:
