@@ -1,16 +1,40 @@
-"""The command as a process, and the trees that its tests give it."""
+"""The command as a process, and the series and trees that its tests give it.
+
+Most tests are about what the tool does with a patch, and have one: `SERIES` are the project's
+series with `dynwidth` alone, a real patch on all lines. What a second one on top brings is in
+`test_stacked.py`, on the series as they are.
+"""
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-SERIES = Path(__file__).resolve().parents[1] / "series"
+PROJECT_SERIES = Path(__file__).resolve().parents[1] / "series"
+ALONE = "dynwidth.patch"
+
+
+def _alone() -> Path:
+    """A copy of the project's series that have one patch each."""
+    root = Path(tempfile.mkdtemp(prefix="vllm-series-tests-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    shutil.copytree(PROJECT_SERIES, root / "series")
+    for folder in (root / "series").glob("vllm-*"):
+        for patch in folder.glob("*.patch"):
+            if patch.name != ALONE:
+                patch.unlink()
+        (folder / "series").write_text(f"{ALONE}\n")
+    return root / "series"
+
+
+SERIES = _alone()
 SCHEDULER = "vllm/v1/core/sched/scheduler.py"
 ADDED = "vllm/v1/core/sched/dynamic_width.py"
 

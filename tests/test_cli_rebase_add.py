@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commandline import SERIES, everything, run
+from commandline import PROJECT_SERIES, everything, run
 from rebased import Project, project
 from vllm_series.trees import DiskTree
 
@@ -168,13 +168,13 @@ def test_the_metrics_go_back_over_a_line_onto_the_dynwidth_that_is_there(tmp_pat
     """0.24 and 0.23 count under different conditions, which were decided on by hand."""
     series = tmp_path / "series"
     for line in ("0.24", "0.23"):
-        shutil.copytree(SERIES / f"vllm-{line}", series / f"vllm-{line}")
+        shutil.copytree(PROJECT_SERIES / f"vllm-{line}", series / f"vllm-{line}")
     before = everything(series / "vllm-0.23")
     (series / "vllm-0.23" / "dynwidth-metrics.patch").unlink()
     (series / "vllm-0.23" / "series").write_text("dynwidth.patch\n")
     ran = run(
         "rebase", "0.23.0", "--from", "0.24", "--add", "--no-tests", "--renew-contracts",
-        VLLM_SERIES_DIR=str(series),
+        VLLM_PROJECT_SERIES_DIR=str(series),
     )  # fmt: skip
     assert ran.code == 0, ran.out + ran.err
     assert everything(series / "vllm-0.23") == before
