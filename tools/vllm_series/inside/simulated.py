@@ -65,6 +65,10 @@ class Held:
     """Prompt and output that exist."""
     computed: int
     drafts: list[int] = dataclasses.field(default_factory=list)
+    unheard: int = 0
+    """Rejected drafts that the scheduler cannot know of yet, since their step is in flight."""
+    step: int = -1
+    """The last step that sampled it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,7 +214,15 @@ class SimulatedWorker(WorkerBase):  # type: ignore[misc]
                     # Output that was in flight when the request was preempted may be void.
                     held.known = held.prompt + outputs[at]
                 held.computed = cached.num_computed_tokens[at]
-                held.drafts = []
+                held.drafts, held.unheard = [], 0
+            elif (
+                cached.num_computed_tokens[at] != self.held[name].computed + self.held[name].unheard
+            ):
+                raise LostCountError(
+                    f"the scheduler takes {cached.num_computed_tokens[at]} tokens of {name} as "
+                    f"computed, of which {self.held[name].unheard} may turn out as rejected, but "
+                    f"{self.held[name].computed} are"
+                )
 
     def sample_tokens(self, grammar: Any) -> Any:
         """Verify the drafts of the step that was executed last, and draft anew."""
@@ -238,6 +250,7 @@ class SimulatedWorker(WorkerBase):  # type: ignore[misc]
             tokens = self._verified(name, held, rows, allowed)
             sampled.append(tokens)
             drafted[name], accepted[name] = len(rows), len(tokens) - 1
+            held.step, held.unheard = step, len(rows) - accepted[name]
             held.known += len(tokens)
             held.computed = held.known - 1
             held.drafts = STAGE.scripts[name].drafts(held.known - held.prompt, self.width)
@@ -266,9 +279,15 @@ class SimulatedWorker(WorkerBase):  # type: ignore[misc]
 
     def _handed(self, output: Any, verified: Verified) -> Any:
         if self.is_async:
-            return Late(output, lambda: STAGE.on_output(verified))
-        STAGE.on_output(verified)
+            return Late(output, lambda: self._taken(verified))
+        self._taken(verified)
         return output
+
+    def _taken(self, verified: Verified) -> None:
+        for name in verified.drafted:
+            if name in self.held and self.held[name].step == verified.step:
+                self.held[name].unheard = 0
+        STAGE.on_output(verified)
 
     def take_draft_token_ids(self) -> Any:
         # Copies, since the scheduler shortens and pads what it is given.

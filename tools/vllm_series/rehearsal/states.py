@@ -1,8 +1,8 @@
 """The states of a package that are played: stock, all patches and off, and on, patch by patch.
 
-A patch is on by the variables of its `Activate:` trailers. Where several patches have switches, they
-are put in and switched on one after another, so that what changes from one state to the next is the
-work of one patch. The last state has the whole series in it.
+A patch is on by the variables of its `Activate:` trailers. Where several patches have switches,
+they are put in and switched on one after another, so that what changes from one state to the next
+is the work of one patch. The last state has the whole series in it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,324 @@
+"""Rehearsals on real vLLM: the dynwidth series in both modes, and patches that break promises."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commandline import SCHEDULER, SERIES, Ran, run
+from diffs import git_diff
+from vllm_series.diffs.parse import parse
+from vllm_series.environments import find_tree
+from vllm_series.mirror import Mirror
+from vllm_series.plan import make_plan
+from vllm_series.rehearsal.runs import Result, Run, play
+from vllm_series.rehearsal.scenarios import DRAFT, MODES, SCENARIOS, named
+from vllm_series.rehearsal.states import State, states_of
+from vllm_series.series import chosen_series
+from vllm_series.trees import DiskTree
+
+RELEASES = ("0.27.0", "0.32.0")
+"""Preempted output turns stale from the first on; the second is the newest with a CPU build."""
+ALPHA, MARGIN, NARROWEST, GATE = 0.35, 2, 2, 5
+"""The defaults of docs/dynwidth.md, written down again: a test of a number needs a second one."""
+
+Engine = Callable[[str], Path]
+
+
+@dataclass(frozen=True)
+class Plays:
+    """What the first patch of the series does on one release."""
+
+    stock: Result
+    on: Result
+    ungated: Result
+    """With RADIANCE_DYNW_MIN_BATCH=1."""
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def plays(request: pytest.FixtureRequest, engine: Engine) -> Plays:
+    python = engine(request.param)
+    tree = find_tree(None, str(python))
+    with Mirror(tree) as mirror:
+        stock, on = _dynwidth(tree)
+
+        def result(state: State, *names: str) -> Result:
+            known = ("RADIANCE_DYNAMIC_WIDTH", "RADIANCE_DYNW_MIN_BATCH")
+            given = play(mirror, str(python), state, known, MODES, named(names))
+            assert given.not_run is None
+            assert all(run.is_whole for run in given.runs.values())
+            return given
+
+        loose = {**on.switches, "RADIANCE_DYNW_MIN_BATCH": "1"}
+        ungated = State("ungated", on.texts, on.modes, loose)
+        return Plays(result(stock), result(on), result(ungated, "alone"))
+
+
+def _dynwidth(tree: DiskTree) -> tuple[State, State]:
+    """The stock state, and the first patch of the series on."""
+    series = chosen_series(SERIES, None, tree.version)
+    patches = [parse(entry.text, entry.name) for entry in series.entries]
+    states = states_of(patches, make_plan(patches, tree.read, tree.mode), {})
+    patch, state = states.on[0]
+    assert patch.name == "dynwidth.patch"
+    return states.stock, state
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_width_is_what_the_average_says(plays: Plays, mode: str) -> None:
+    checked = capped = 0
+    for run_ in _of(plays.on, mode):
+        for width, cap, is_listed in _widths(run_, GATE):
+            # A grammar may allow less than was drafted; what it allows is not known here.
+            if is_listed:
+                assert width <= min(DRAFT, cap)
+            else:
+                assert width == min(DRAFT, cap)
+            checked += 1
+            capped += cap < DRAFT
+    assert checked > 3000
+    assert capped > 1000
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_stock_does_not_follow_the_average(plays: Plays, mode: str) -> None:
+    """What the test above asks is not so by itself."""
+    parted = sum(
+        width > cap for run_ in _of(plays.stock, mode) for width, cap, _ in _widths(run_, GATE)
+    )
+    assert parted > 1000
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_request_climbs_out_of_its_own_cap(plays: Plays, mode: str) -> None:
+    widths = [
+        event["widths"]["change0"]
+        for event in plays.on.runs[mode, "change"].events
+        if event["event"] == "scheduled" and event["widths"].get("change0")
+    ]
+    narrow = widths.index(3)
+    assert DRAFT in widths[narrow:]
+    full = widths.index(DRAFT, narrow)
+    # The easy text only ever widens it. The hard text at the end narrows it to the margin above
+    # an average that falls towards 0 without reaching it.
+    climb = widths[narrow:full]
+    assert climb == sorted(climb)
+    assert widths[-1] == 1 + MARGIN
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_cap_is_taken_below_the_gate_and_one_is_from_it_on(plays: Plays, mode: str) -> None:
+    sizes = {True: set(), False: set()}  # type: dict[bool, set[int]]
+    for event in plays.on.runs[mode, "many"].events:
+        if event["event"] != "scheduled":
+            continue
+        is_narrow = any(
+            0 < width < DRAFT for name, width in event["widths"].items() if name in event["running"]
+        )
+        sizes[is_narrow].add(len(event["running"]))
+    assert min(sizes[True]) == GATE
+    assert {1, 2, 3, 4} <= sizes[False]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_gate_is_a_knob(plays: Plays, mode: str) -> None:
+    gated, loose = plays.on.runs[mode, "alone"], plays.ungated.runs[mode, "alone"]
+    assert gated.events == plays.stock.runs[mode, "alone"].events
+    assert {width for width, _, _ in _widths(loose, 1)} == {3, 5, 6, 7}
+    for width, cap, _ in _widths(loose, 1):
+        assert width == min(DRAFT, cap)
+
+
+def _of(result: Result, mode: str) -> Iterator[Run]:
+    for run_ in result.runs.values():
+        if run_.mode == mode:
+            yield run_
+
+
+def _widths(run_: Run, gate: int) -> Iterator[tuple[int, float, bool]]:
+    """For each running request of each step that decodes it: its width, the cap that the accepted
+    counts before the step give (infinite for none), and whether it has a grammar."""
+    averages: dict[str, float] = {}
+    emitted: dict[str, int] = {}
+    away: set[str] = set()
+    for event in run_.events:
+        if event["event"] == "output":
+            _count(event, averages, emitted)
+            continue
+        away |= set(event["preempted"])
+        for name, width in event["widths"].items():
+            is_decode = event["tokens"][name] == 1 + width and emitted.get(name)
+            if name not in event["running"] or name in away or not is_decode:
+                # What comes back is computed anew first, and is not capped while it waits.
+                away.discard(name)
+                continue
+            cap = math.inf
+            if name in averages and len(event["running"]) >= gate:
+                cap = max(math.ceil(averages[name]) + MARGIN, NARROWEST)
+            yield width, cap, name.startswith("list")
+
+
+def _count(event: Mapping[str, Any], averages: dict[str, float], emitted: dict[str, int]) -> None:
+    for name, drafted in event["drafted"].items():
+        if name not in event["emitted"]:
+            continue  # stale, or of a request that is gone
+        if drafted and emitted.get(name):
+            seen = event["accepted"][name] + (event["accepted"][name] >= drafted)
+            before = averages.get(name, seen)
+            averages[name] = before + ALPHA * (seen - before)
+        emitted[name] = emitted.get(name, 0) + len(event["emitted"][name])
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def rehearse(python: Path, series: Path, *words: str) -> Ran:
+    return run("rehearse", "--python", python, "--series-dir", series, "--json", *words)
+
+
+def test_the_series_keeps_its_promises_in_both_modes(engine: Engine) -> None:
+    ran = rehearse(engine("0.32.0"), SERIES)
+    told: dict[str, Any] = ran.json()
+    assert (ran.code, told["outcome"], told["not_run"]) == (0, "kept", None)
+    assert len(told["rows"]) == len(MODES) * len(SCENARIOS)
+    for row in told["rows"]:
+        assert row["off_is_stock"] is True
+        assert row["scheduler"] == {"sync": "Scheduler", "async": "AsyncScheduler"}[row["mode"]]
+        assert row["steps"]["stock"] > 30
+        # Which of the two functions for drafts the engine core calls, as it is documented.
+        calls = row["calls"]
+        assert (calls["update_draft_token_ids"] > 0) is (row["mode"] == "sync")
+        is_late = row["mode"] == "async" and row["scenario"] == "grammar"
+        assert (calls["update_draft_token_ids_in_output"] > 0) is is_late
+    seen = {(one["patch"], one["mode"]): one["seen"] for one in told["findings"]}
+    assert seen["dynwidth.patch", "sync"] == seen["dynwidth.patch", "async"] == "effect"
+    assert seen["dynwidth-metrics.patch", "async"] == "no effect"
+
+
+SWITCH = "REHEARSED_WIDTH"
+COUNTED = "                num_rejected = num_draft_tokens - num_accepted\n"
+TAKEN = (
+    "            request.spec_token_ids = self.structured_output_manager.validate_tokens(\n"
+    "                request, spec_token_ids\n"
+    "            )\n"
+)
+ON = f'__import__("os").environ.get("{SWITCH}") == "1"'
+
+
+@pytest.fixture
+def patched_by(tmp_path: Path, engine: Engine) -> Callable[..., Ran]:
+    """Rehearses 0.32.0 with a patch that puts lines behind others in its scheduler."""
+
+    def given(edits: Mapping[str, str], *words: str) -> Ran:
+        python = engine("0.32.0")
+        tree = find_tree(None, str(python))
+        before = tree.read(SCHEDULER)
+        assert before is not None
+        text = before.decode()
+        for place, added in edits.items():
+            assert text.count(place) == 1, place
+            text = text.replace(place, place + added)
+        folder = tmp_path / "series" / "vllm-0.32"
+        folder.mkdir(parents=True)
+        head = (
+            "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n"
+            "From: A Tester <tester@example.com>\nDate: Tue, 1 Dec 2026 00:00:00 +0000\n"
+            "Subject: [PATCH] width: cap where drafts arrive\n\nFor a test.\n\n"
+            f"Base: vllm 0.32.0\nActivate: {SWITCH}=1\n"
+            "Expect: metric vllm:spec_decode_num_draft_tokens falls\n\n"
+        )
+        diff = git_diff({SCHEDULER: before}, {SCHEDULER: text.encode()}, "--full-index")
+        (folder / "width.patch").write_bytes(head.encode() + diff)
+        (folder / "series").write_text("width.patch\n")
+        return rehearse(python, folder.parent, *words)
+
+    return given
+
+
+def test_a_cap_where_drafts_arrive_is_found_dead_under_async_scheduling(
+    patched_by: Callable[..., Ran],
+) -> None:
+    """The two places of the script that dynwidth began as; the lines are this test's own."""
+    ran = patched_by(
+        {
+            COUNTED: "                request.seen_accepted = num_accepted\n",
+            TAKEN: f"            if {ON}:\n"
+            '                most = getattr(request, "seen_accepted", 7) + 2\n'
+            "                del request.spec_token_ids[most:]\n",
+        },
+    )
+    told: dict[str, Any] = ran.json()
+    assert (ran.code, told["outcome"]) == (1, "broken")
+    words = {one["mode"]: one for one in told["findings"] if one["seen"] != "not kept"}
+    assert words["sync"]["seen"] == "effect"
+    assert not words["sync"]["broken"]
+    assert words["async"]["text"] == "no effect under async scheduling"
+    assert words["async"]["broken"]
+    for row in told["rows"]:
+        assert row["off_is_stock"] is True
+        if row["mode"] == "async":
+            assert row["draft_tokens"]["on"] == row["draft_tokens"]["stock"]
+
+
+def test_a_patch_that_acts_while_it_is_off_is_found(patched_by: Callable[..., Ran]) -> None:
+    ran = patched_by({TAKEN: "            del request.spec_token_ids[3:]\n"}, "--scenario", "batch")
+    told: dict[str, Any] = ran.json()
+    assert ran.code == 1
+    broken = [one for one in told["findings"] if one["seen"] == "off is not stock"]
+    assert [(one["mode"], one["scenario"], one["broken"]) for one in broken] == [
+        ("sync", "batch", True)
+    ]
+    assert "tokens of batch0: 8, then 4" in broken[0]["text"]
+
+
+def test_a_scheduler_that_loses_count_is_found(patched_by: Callable[..., Ran]) -> None:
+    ran = patched_by({COUNTED: f"                num_rejected += {ON}\n"}, "--scenario", "batch")
+    told: dict[str, Any] = ran.json()
+    assert ran.code == 1
+    failed = {one["mode"]: one for one in told["findings"] if one["seen"] == "fails"}
+    assert set(failed) == set(MODES)
+    assert failed["sync"]["patch"] == "width.patch"
+    assert all(row["off_is_stock"] for row in told["rows"])
+
+
+def test_a_vllm_that_cannot_be_imported_is_not_run(engine: Engine, tmp_path: Path) -> None:
+    tree = find_tree(None, str(engine("0.32.0")))
+    site = tmp_path / "site"
+    (site / "vllm").mkdir(parents=True)
+    for path in ("vllm/_version.py", SCHEDULER):
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(tree.root / path, site / path)
+    (site / "vllm/__init__.py").write_text("raise ImportError('no libcuda here')\n")
+    (site / SCHEDULER).with_name("output.py").write_text("")
+    ran = run(
+        *("rehearse", "--target", site, "--python", engine("0.32.0"), "--series-dir", SERIES),
+        *("--series", "vllm-0.32", "--json"),
+    )
+    if ran.code == 1:
+        pytest.fail(ran.err)
+    assert (ran.code, ran.json()["outcome"]) == (3, "not run")
+    assert "no libcuda here" in str(ran.json()["not_run"])
+
+
+def test_the_wheel_for_gpus_is_rehearsed_without_one(
+    engine: Engine, oracle: Callable[[str], str], tmp_path: Path
+) -> None:
+    wheel = tmp_path / "wheel"
+    subprocess.run(
+        [oracle("uv"), "pip", "install", "-q", "--no-deps", "--target", wheel, "vllm==0.33.0"],
+        check=True,
+    )
+    ran = run("rehearse", "--target", wheel, "--python", engine("0.32.0"), "--json")
+    told: dict[str, Any] = ran.json()
+    assert (ran.code, told["outcome"], told["version"]) == (0, "kept", "0.33.0")
+    assert len(told["rows"]) == len(MODES) * len(SCENARIOS)
+    assert all(row["off_is_stock"] for row in told["rows"])
+    effects = {one["mode"] for one in told["findings"] if one["seen"] == "effect"}
+    assert effects == set(MODES)
