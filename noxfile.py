@@ -196,6 +196,17 @@ def apply_table(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+@nox.parametrize("release", RELEASES, ids=RELEASES)
+def rehearse(session: nox.Session, release: str) -> None:
+    """Drive the real scheduler with and without the series, in both modes, on the CPU build.
+
+    Exit code 3 where a release has no such build, or it cannot be had here.
+    """
+    install_project(session)
+    session.run("vllm-series", "rehearse", "--release", release, *session.posargs)
+
+
+@nox.session(default=False)
 def check(session: nox.Session) -> None:
     """Where every series stands on every release of the index, with nothing installed."""
     install_project(session)

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 @tree_options
 @series_options
 @click.option(
+    "--release",
+    metavar="RELEASE",
+    help="Rehearse the CPU build of this release, in an environment that is made once and kept.",
+)
+@click.option(
     "--mode",
     "modes",
     multiple=True,
@@ -55,6 +60,7 @@ def command(
     python: str | None,
     series_dir: Path | None,
     series_name: str | None,
+    release: str | None,
     modes: tuple[str, ...],
     names: tuple[str, ...],
     lists: bool,
@@ -75,6 +81,7 @@ def command(
     Exit code 1 for a broken promise, 3 where the scheduler cannot be imported there.
 
     \b
+      vllm-series rehearse --release 0.32.0
       vllm-series rehearse --python .venv/bin/python
       vllm-series rehearse --python .venv/bin/python --mode async --scenario batch
     """
@@ -90,7 +97,11 @@ def command(
         raise UsageError(
             f"there is no scenario {error.args[0]}. --list shows those that there are."
         ) from None
+    if release is not None and (target is not None or python is not None):
+        raise UsageError("--release brings its environment. Leave out --target and --python.")
     with Progress(quiet or as_json) as progress:
+        if release is not None:
+            python = _environment_of(release, progress)
         rehearsal = _rehearsed(target, python, series_dir, series_name, chosen, scenarios, progress)
     if as_json:
         click.echo(report.as_json(rehearsal.as_json()))
@@ -239,6 +250,16 @@ class _Rehearsal:
             for run in result.runs.values():
                 if run.trace:
                     click.echo(f"\n{name}, {run.mode}, {run.scenario}:\n{run.trace}", err=True)
+
+
+def _environment_of(release: str, progress: Progress) -> str:
+    """The interpreter of the environment that `smoke` decodes in on a CPU."""
+    from vllm_series.smoke.device import Device
+    from vllm_series.smoke.environment import Sources, make, resolve
+
+    progress.say(f"resolving {release}")
+    sources = Sources()
+    return str(make(resolve(release, Device.CPU, sources), sources, progress.say).python)
 
 
 def _rehearsed(
