@@ -22,6 +22,8 @@ from vllm_series.smoke.results import (
 )
 
 SCHEMA = 1
+_LOG_LINES = 6
+"""Last lines of a failed scenario's log that are shown; a blame shows more."""
 _WORDS = {
     Outcome.PASSED: ("ok", "green"),
     Outcome.TIE: ("tie", "yellow"),
@@ -116,16 +118,20 @@ def _range(seconds: Sequence[float]) -> str:
 
 
 def _remarks(smoke: Smoke) -> list[str]:
-    """A line for each row that is not simply good, with the place of its log."""
-    lines = []
+    """What is not simply good: a line for the modes in which it is the same, the end of the log
+    once, and where all of it is."""
+    alike: dict[tuple[str, Outcome, str], list[Row]] = {}
     for row in smoke.rows:
-        if row.outcome is Outcome.PASSED or not row.reason:
-            continue
-        where = f"{row.decode.scenario}, {row.decode.mode.value}"
-        lines.append(f"{where}: {word(row.outcome)}: {printable(row.reason)}")
-        if row.decode.failure is not None:
-            lines += [f"  | {printable(line, chr(9))}" for line in row.decode.failure.log[-6:]]
-            lines.append(f"  the whole log: {row.decode.log_file}")
+        if row.outcome is not Outcome.PASSED and row.reason:
+            alike.setdefault((row.decode.scenario, row.outcome, row.reason), []).append(row)
+    lines = []
+    for (scenario, outcome, reason), rows in alike.items():
+        modes = ", ".join(row.decode.mode.value for row in rows)
+        lines.append(f"{scenario} ({modes}): {word(outcome)}: {printable(reason)}")
+        failure = rows[0].decode.failure
+        if failure is not None:
+            lines += [f"  | {printable(line, chr(9))}" for line in failure.log[-_LOG_LINES:]]
+            lines.append(f"  the whole log: {rows[0].decode.log_file}")
     return lines
 
 

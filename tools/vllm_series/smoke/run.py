@@ -224,10 +224,14 @@ class _Run:
         stock = self.done.get((Mode.STOCK, decode.scenario))
         if decode.mode is Mode.STOCK or decode.failure or decode.skipped or stock is None:
             return compare.row(decode, stock, ())
+        if decode.mode is Mode.OFF:
+            checks = [] if stock.failure else compare.check_off(stock, decode)
+            return compare.row(decode, stock, checks)
+        if stock.failure is not None:
+            # What the series has mended is held against itself, switched off.
+            stock = self.done.get((Mode.OFF, decode.scenario), stock)
         if stock.failure is not None:
             return compare.row(decode, stock, ())
-        if decode.mode is Mode.OFF:
-            return compare.row(decode, stock, compare.check_off(stock, decode))
         difference = compare.first_difference(stock, decode)
         gap = None
         if difference is not None and compare.by_name(decode.scenario).is_greedy:
