@@ -46,13 +46,14 @@ class Runner:
     silence: float = SILENCE
 
     def decode(self, mode: Mode, names: Sequence[str], label: str = "") -> dict[str, Decode]:
-        """Run scenarios of one script; each of them is in the answer."""
-        script = next(one.script for one in SCENARIOS if one.name in names)
+        """Run scenarios of one process; each of them is in the answer."""
+        first = next(one for one in SCENARIOS if one.name in names)
+        script = first.script
         left = list(names)
         found: dict[str, Decode] = {}
         number = 0
         while left:
-            stem = f"{label or mode.value}-{script.removesuffix('.py')}{number or ''}"
+            stem = f"{label or mode.value}-{first.process}{number or ''}"
             ended = self._once(script, mode, left, stem)
             found |= ended
             left = [name for name in left if name not in ended]
@@ -253,6 +254,8 @@ def engine_variables(given: Mapping[str, str], cache: Path, is_gpu: bool) -> dic
     if not is_gpu:
         # One thread each: sums in one order, and two engines side by side on a small machine.
         more |= {
+            # The engine of a server starts from what the server has imported.
+            "VLLM_WORKER_MULTIPROC_METHOD": "fork",
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
             "OMP_NUM_THREADS": "1",

@@ -38,7 +38,7 @@ from vllm_series.smoke.results import (
     Row,
     Smoke,
 )
-from vllm_series.smoke.scenarios import REPEATS, SCENARIOS, unavailable
+from vllm_series.smoke.scenarios import PROCESSES, REPEATS, SCENARIOS, unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +184,9 @@ class _Run:
     def rows(self) -> list[Row]:
         """Run everything that was asked for, and hold it against stock."""
         works = []
-        for script in ("decode.py", "serve.py"):
+        for process in PROCESSES:
             for mode in self.wish.modes:
-                names = self._names(script)
+                names = self._names(process)
                 if names:
                     works.append(self._work(mode, names, self.variables(mode)))
         at_once(works, side_by_side(self.environment.device.is_gpu))
@@ -202,11 +202,11 @@ class _Run:
             if (mode, one.name) in self.done
         ]
 
-    def _names(self, script: str) -> list[str]:
+    def _names(self, process: str) -> list[str]:
         return [
             one.name
             for one in SCENARIOS
-            if one.script == script
+            if one.process == process
             and one.name in self.wish.scenarios
             and unavailable(one, self.environment.device) is None
         ]

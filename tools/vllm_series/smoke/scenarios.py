@@ -22,6 +22,8 @@ class Scenario:
     needs_gpu: bool = False
     is_timed: bool = False
     script: str = "decode.py"
+    process: str = "plain"
+    """Scenarios with the same word share a process."""
 
 
 SCENARIOS = (
@@ -34,10 +36,17 @@ SCENARIOS = (
     Scenario("chunked", "prompts that are cut over several steps"),
     Scenario("ngram", "speculation with an n-gram drafter, eight prompts", is_timed=True),
     Scenario("draft", "speculation with a draft model"),
-    Scenario("graphs", "CUDA graphs", needs_gpu=True, is_timed=True),
-    Scenario("async", "asynchronous scheduling with a draft model", needs_gpu=True, is_timed=True),
-    Scenario("serve", "vllm serve, a streamed chat completion", script="serve.py"),
+    Scenario("graphs", "CUDA graphs", needs_gpu=True, is_timed=True, process="graphs"),
+    Scenario(
+        "async",
+        "asynchronous scheduling with a draft model",
+        needs_gpu=True,
+        is_timed=True,
+        process="async",
+    ),
+    Scenario("serve", "vllm serve, a streamed chat completion", script="serve.py", process="serve"),
 )
+PROCESSES = tuple(dict.fromkeys(scenario.process for scenario in SCENARIOS))
 NAMES = tuple(scenario.name for scenario in SCENARIOS)
 REPEATS = 5
 """How often a timed scenario is repeated for its time."""
