@@ -20,7 +20,11 @@ from vllm_series.smoke.environment import Sources, make, resolve
 def engine_of(release: str) -> Path:
     sources = Sources()
     lock = resolve(release, Device.CPU, sources)
-    return make(lock, sources, lambda told: sys.stderr.write(f"{told}\n")).python
+    return make(lock, sources, say).python
+
+
+def say(told: str) -> None:
+    sys.stderr.write(f"{told}\n")
 
 
 class Engines:

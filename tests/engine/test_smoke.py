@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,10 +40,8 @@ def python(engine: Engine) -> Path:
 
 def smoke(python: Path, series: Path, folder: Path, *words: str) -> Ran:
     """Run the command in the environment, with logs and report in a folder."""
-    return run(
-        *("smoke", "--reuse", python, "--series-dir", series, "--output", folder, *words),
-        VLLM_SERIES_DIR=str(series),
-    )
+    places: tuple[str | Path, ...] = ("--reuse", python, "--series-dir", series)
+    return run("smoke", *places, "--output", folder, *words)
 
 
 def report(folder: Path) -> dict[str, Any]:
@@ -142,3 +145,34 @@ def test_a_crash_shows_its_last_lines_and_the_frame_in_patched_code(
     assert blame["frame"].endswith("in greedy_sample")
     assert any("no luck today" in line for line in blame["log"])
     assert "in greedy_sample, vllm/v1/sample/sampler.py" in done.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_engine_outlives_the_command(python: Path, tmp_path: Path, number: int) -> None:
+    words = [sys.executable, "-m", "vllm_series", "smoke", "--reuse", str(python)]
+    words += ["--series-dir", str(PROJECT_SERIES), "--output", str(tmp_path / "out")]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 120
+        while not engines(tmp_path) and time.monotonic() < until:
+            time.sleep(0.2)
+        assert engines(tmp_path), "no engine was started"
+        process.send_signal(number)
+        assert process.wait(30) != 0
+        until = time.monotonic() + 15
+        while engines(tmp_path) and time.monotonic() < until:
+            time.sleep(0.2)
+        assert not engines(tmp_path)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def engines(folder: Path) -> list[int]:
+    """Processes whose standard output is a log in this folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str((process / "fd" / "1").readlink()).startswith(f"{folder}/"):
+                found.append(int(process.name))
+    return found

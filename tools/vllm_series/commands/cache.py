@@ -6,6 +6,7 @@ import click
 
 from vllm_series.commands.options import json_option
 from vllm_series.errors import UsageError
+from vllm_series.smoke.environment import FOLDER as ENVIRONMENTS
 from vllm_series.upstream.store import KINDS, STOCK
 
 REBASE = "rebase"
@@ -15,6 +16,7 @@ _WORDS = {
     "lists": "lists of releases",
     "answers": "answers of earlier checks",
     REBASE: "repositories of rebases",
+    ENVIRONMENTS: "real environments, removed by vllm-series smoke --clean",
     STOCK: "unpacked releases, kept by the tests of this project",
 }
 
@@ -60,6 +62,7 @@ def command(
         raise UsageError("--dry-run removes nothing, and nothing was to be removed.")
     from vllm_series.report import as_json as rendered
     from vllm_series.report import counted, table
+    from vllm_series.smoke.environment import usage as kept
     from vllm_series.upstream.store import open_store, stock_usage
     from vllm_series.workspace.state import leftovers
     from vllm_series.workspace.state import usage as rebases
@@ -85,9 +88,11 @@ def command(
         after = [usage for usage in store.usage() if not kinds or usage.kind in kinds]
     stock = stock_usage(store.root)
     rebase = rebases(store.root)
+    environments = kept(store.root)
     shown = [
         *after,
         *([rebase] if rebase.entries and (not kinds or REBASE in kinds) else []),
+        *([environments] if environments.entries and not kinds else []),
         *([stock] if stock.entries and not kinds else []),
     ]
     if as_json:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -201,7 +203,7 @@ def _one(release: str, reuse: str | None, asked: _Asked) -> Smoke:
     from vllm_series.reports.smoke import as_value
 
     series = _series(asked, release)
-    with Progress(asked.is_silent) as progress:
+    with Progress(asked.is_silent) as progress, _ended_by_a_signal():
         try:
             environment = _environment(release, reuse, asked, progress)
             result = _smoked(environment, series, asked, progress)
@@ -211,6 +213,20 @@ def _one(release: str, reuse: str | None, asked: _Asked) -> Smoke:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(json.dumps(as_value(result), indent=1) + "\n", "utf-8")
     return result
+
+
+@contextlib.contextmanager
+def _ended_by_a_signal() -> Iterator[None]:
+    """A request to end is an interrupt, so that no engine is left behind."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _series(asked: _Asked, release: str) -> Series:
@@ -248,7 +264,14 @@ def _smoked(environment: Environment, series: Series, asked: _Asked, progress: P
         asked.dtype,
         blames=asked.blames,
     )
-    result = smoke(environment, series, wish, progress.say)
+
+    def say(step: str) -> None:
+        if sys.stderr.isatty() or asked.is_silent:
+            progress.say(step)
+        else:  # a log: minutes without a word look like a hang there
+            click.echo(f"vllm-series: {step}", err=True)
+
+    result = smoke(environment, series, wish, say)
     tree = find_tree(None, str(environment.python))
     return replace(result, wheel=origin_of(tree, asked.series_dir, fingerprint(tree)))
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -427,8 +428,22 @@ def stop(llm: Any) -> None:
     gc.collect()
 
 
+def end_with_parent(parent: int, clean: Callable[[], None] = lambda: None) -> None:
+    """Whoever started this, a process by its number, may be killed; nobody would wait for the
+    result then."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        clean()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main(job_file: str, result_file: str) -> None:
     job = json.loads(Path(job_file).read_text("utf-8"))
+    end_with_parent(job["parent"])
     with Path(result_file).open("w", encoding="utf-8") as file:
         write = Writer(file)
         run(job, write)

@@ -21,7 +21,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from decode import PROMPTS, TOKENS, ScenarioError, Writer, engine_arguments, mark, since, told
+from decode import (
+    PROMPTS,
+    TOKENS,
+    ScenarioError,
+    Writer,
+    end_with_parent,
+    engine_arguments,
+    mark,
+    since,
+    told,
+)
 
 NAME = "model"
 START_SECONDS = 600
@@ -161,6 +171,7 @@ def serve(job: Mapping[str, Any]) -> dict[str, Any]:
     port = free_port()
     started = time.perf_counter()
     server = subprocess.Popen(words(job, port), start_new_session=True)
+    end_with_parent(job["parent"], lambda: stop(server))
     try:
         wait_until_ready(server, port)
         ready = time.perf_counter()

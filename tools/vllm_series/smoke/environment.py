@@ -29,7 +29,7 @@ from pathlib import Path
 from vllm_series.errors import EnvironmentRefusedError
 from vllm_series.series import public_release
 from vllm_series.smoke.device import Device
-from vllm_series.upstream.store import cache_root
+from vllm_series.upstream.store import Usage, cache_root
 
 FOLDER = "environments"
 """In the folder of the cache."""
@@ -389,6 +389,13 @@ def clean(releases: Sequence[str]) -> list[tuple[str, int]]:
         Path(f"{at}.lock").unlink(missing_ok=True)
         removed.append((at.name, size))
     return removed
+
+
+def usage(root: Path) -> Usage:
+    """What the environments of a cache take, and of how many files."""
+    there = root / FOLDER
+    files = sum(len(names) for _at, _folders, names in os.walk(there))
+    return Usage(FOLDER, files, disk([there]))
 
 
 def disk(folders: Sequence[Path], only_own: bool = False) -> int:

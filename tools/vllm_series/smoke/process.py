@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ class Runner:
     logs: Path
     job: Mapping[str, Any]
     silence: float = SILENCE
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set by whoever wants all of it to end: what runs is then killed."""
 
     def decode(self, mode: Mode, names: Sequence[str], label: str = "") -> dict[str, Decode]:
         """Run scenarios of one process; each of them is in the answer."""
@@ -53,6 +55,8 @@ class Runner:
         found: dict[str, Decode] = {}
         number = 0
         while left:
+            if self.stop.is_set():
+                raise InterruptedError
             stem = f"{label or mode.value}-{first.process}{number or ''}"
             ended = self._once(script, mode, left, stem)
             found |= ended
@@ -94,7 +98,7 @@ class Runner:
     ) -> Iterator[dict[str, Any]]:
         with tempfile.TemporaryDirectory(prefix="vllm-series-smoke-") as scratch:
             job, result = Path(scratch) / "job.json", Path(scratch) / "result.jsonl"
-            job.write_text(json.dumps({**self.job, **more}), "utf-8")
+            job.write_text(json.dumps({**self.job, **more, "parent": os.getpid()}), "utf-8")
             result.touch()
             words = [str(self.python), "-u", str(INSIDE / script), str(job), str(result)]
             told = self._run(words, log, result, Path(scratch))
@@ -135,6 +139,8 @@ class Runner:
             try:
                 code = process.wait(1)
             except subprocess.TimeoutExpired:
+                if self.stop.is_set():
+                    return "it was stopped"
                 size = sum(file.stat().st_size for file in files)
                 if size != seen:
                     seen, since = size, time.monotonic()
@@ -211,8 +217,13 @@ def last_lines(log: str) -> tuple[str, ...]:
     return tuple([line for line in lines if line and not line.startswith(_MARK)][-TAIL:])
 
 
-def at_once(works: Sequence[Callable[[], None]], number: int) -> None:
-    """Do all of these, `number` at a time. The first error is raised when all have ended."""
+def at_once(
+    works: Sequence[Callable[[], None]], number: int, stop: threading.Event | None = None
+) -> None:
+    """Do all of these, `number` at a time. The first error is raised when all have ended.
+
+    An interrupt sets `stop`, waits for what that ends, and goes on its way.
+    """
     left = list(works)
     errors: list[BaseException] = []
     lock = threading.Lock()
@@ -231,8 +242,17 @@ def at_once(works: Sequence[Callable[[], None]], number: int) -> None:
     threads = [threading.Thread(target=one_after_the_other) for _ in range(number)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        if stop is not None:
+            stop.set()
+        with lock:
+            left.clear()
+        for thread in threads:
+            thread.join()
+        raise
     if errors:
         raise errors[0]
 

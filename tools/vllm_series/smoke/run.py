@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -158,13 +159,14 @@ class _Run:
             "repeats": wish.repeats,
             "timed": [one.name for one in SCENARIOS if one.is_timed],
         }
+        self.stopped = threading.Event()
         self.done: dict[tuple[Mode, str], Decode] = {}
 
     def runner(self, variables: Mapping[str, str]) -> Runner:
         kept = {
             name: text for name, text in variables.items() if name not in self.code.activation()
         }
-        return Runner(self.environment.python, kept, self.wish.logs, self.job)
+        return Runner(self.environment.python, kept, self.wish.logs, self.job, stop=self.stopped)
 
     def variables(self, mode: Mode, number: int | None = None, name: str = "patched") -> Runner:
         """What runs a mode, with all patches or the first so many."""
@@ -189,7 +191,7 @@ class _Run:
                 names = self._names(process)
                 if names:
                     works.append(self._work(mode, names, self.variables(mode)))
-        at_once(works, side_by_side(self.environment.device.is_gpu))
+        at_once(works, side_by_side(self.environment.device.is_gpu), self.stopped)
         wanted = [one for one in SCENARIOS if one.name in self.wish.scenarios]
         for one in wanted:
             why = unavailable(one, self.environment.device)
