@@ -17,7 +17,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-PROJECT_SERIES = Path(__file__).resolve().parents[1] / "series"
+PROJECT = Path(__file__).resolve().parents[1]
+PROJECT_SERIES = PROJECT / "series"
 ALONE = "dynwidth.patch"
 
 

@@ -18,7 +18,7 @@ from markdown_it.token import Token
 from wcwidth import wcswidth
 
 from answers import CANDIDATE, RELEASES, every_kind, patch, release
-from commandline import SERIES
+from commandline import PROJECT
 from vllm_series.checking.answers import Overlap, ReleaseAnswer
 from vllm_series.reports.as_json import rendered
 from vllm_series.reports.details import details, passages
@@ -32,7 +32,7 @@ from vllm_series.reports.spans import spans
 from vllm_series.reports.table import closing, legend, table
 from vllm_series.verdicts import Verdict
 
-SCHEMA = json.loads((SERIES.parent / "docs" / "schemas" / "check.json").read_text("utf-8"))
+SCHEMA = json.loads((PROJECT / "docs" / "schemas" / "check.json").read_text("utf-8"))
 AWKWARD = "a|b`c``d\n\x1b[31m\udcff<script>&amp;日本語 \u202e@user #1 [x](y)"
 
 

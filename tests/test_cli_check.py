@@ -17,9 +17,9 @@ from junitparser import JUnitXml
 
 from answers import RELEASES
 from archives import named, wheel
-from commandline import SERIES, run
+from commandline import PROJECT, run
 
-SCHEMA = json.loads((SERIES.parent / "docs" / "schemas" / "check.json").read_text("utf-8"))
+SCHEMA = json.loads((PROJECT / "docs" / "schemas" / "check.json").read_text("utf-8"))
 DIFF = (
     b"--- a/vllm/engine.py\n+++ b/vllm/engine.py\n@@ -10,3 +10,4 @@\n"
     b" line 9\n line 10\n+added\n line 11\n"

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from commandline import SERIES, run
+from commandline import PROJECT, SERIES, run
 from test_drift import BODY, inserted, releases, wheels
 
 LATER = BODY.replace("gamma()", "gamma(1)")
@@ -75,7 +75,7 @@ def strict(schema: Any) -> Any:
 
 
 def test_json_is_what_its_schema_says_to_the_last_key(folder: Path) -> None:
-    schema = json.loads((SERIES.parent / "docs" / "schemas" / "drift.json").read_text("utf-8"))
+    schema = json.loads((PROJECT / "docs" / "schemas" / "drift.json").read_text("utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
     source = f"dir:{folder / 'up'}"
     for words in ((), ("--forecast",), ("--base", "1.1.0")):

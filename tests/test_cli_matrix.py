@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from commandline import SERIES, run
+from commandline import PROJECT, SERIES, run
 from vllm_series.known import wheels
 
-LISTED: list[str] = json.loads((SERIES.parent / "tests/releases.json").read_text())["releases"]
+LISTED: list[str] = json.loads((PROJECT / "tests/releases.json").read_text())["releases"]
 
 
 def github(*words: str, series: Path = SERIES) -> list[dict[str, str]]:

@@ -174,7 +174,7 @@ def test_the_metrics_go_back_over_a_line_onto_the_dynwidth_that_is_there(tmp_pat
     (series / "vllm-0.23" / "series").write_text("dynwidth.patch\n")
     ran = run(
         "rebase", "0.23.0", "--from", "0.24", "--add", "--no-tests", "--renew-contracts",
-        VLLM_PROJECT_SERIES_DIR=str(series),
+        VLLM_SERIES_DIR=str(series),
     )  # fmt: skip
     assert ran.code == 0, ran.out + ran.err
     assert everything(series / "vllm-0.23") == before

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from commandline import SERIES
 from diffs import git_diff
 from vllm_series.environments import find_tree
 from vllm_series.lint import Report, lint
@@ -16,7 +17,7 @@ from vllm_series.lint import Report, lint
 if TYPE_CHECKING:
     from conftest import Stock
 
-SERIES = Path(__file__).resolve().parents[1] / "series" / "vllm-0.33"
+LINE = SERIES / "vllm-0.33"
 NAME = "dynwidth.patch"
 
 
@@ -24,7 +25,7 @@ NAME = "dynwidth.patch"
 def folder(tmp_path: Path) -> Path:
     """A copy of the series for 0.33, to be broken."""
     target = tmp_path / "vllm-0.33"
-    shutil.copytree(SERIES, target)
+    shutil.copytree(LINE, target)
     return target
 
 
