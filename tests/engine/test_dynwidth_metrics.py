@@ -127,7 +127,8 @@ def serving(python: Path, model: Path, env: dict[str, str], log: Path) -> Iterat
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = [
-        python, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--port", str(port),
+        str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model),
+        "--port", str(port),
         "--host", "127.0.0.1", "--max-model-len", "512", "--max-num-seqs", "8", "--enforce-eager",
         "--served-model-name", "small", "--speculative-config", json.dumps(SPECULATIVE),
     ]  # fmt: skip
