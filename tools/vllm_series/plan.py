@@ -11,7 +11,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -48,6 +48,10 @@ class PatchPlan:
         return not self.refused and self.verdict.fits
 
 
+Layer = tuple[dict[str, bytes | None], dict[str, int]]
+"""Texts (None: no such file) and new modes, by path, of all files that are not the tree's own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Every patch in order."""
@@ -77,6 +81,18 @@ class Plan:
                 first = texts[file.path][0] if file.path in texts else file.before
                 texts[file.path] = (first, file.after)
         return texts
+
+    def layers(self, pristine: Mapping[str, bytes | None]) -> tuple[Layer, ...]:
+        """What the first 0, 1, 2… patches make of the tree, for a copy of it. `pristine` are the
+        stock texts of the files that are patched in the tree itself."""
+        layers: list[Layer] = [(dict(pristine), {})]
+        for patch in self.patches:
+            files = patch.step.files if patch.step is not None else ()
+            texts, modes = layers[-1]
+            given = {file.path: file.mode for file in files if file.mode is not None}
+            after = {file.path: file.after for file in files}
+            layers.append(({**texts, **after}, {**modes, **given}))
+        return tuple(layers)
 
 
 def make_plan(

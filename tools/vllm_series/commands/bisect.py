@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from vllm_series.trees import PACKAGE, DiskTree
 if TYPE_CHECKING:
     from vllm_series.bisect import Outcome, Step
     from vllm_series.mirror import Mirror
-    from vllm_series.plan import Plan
+    from vllm_series.plan import Layer, Plan
 
 _TOLD = 10
 """Last lines of a failing command's output that are shown."""
@@ -90,14 +90,13 @@ def command(
 
 @dataclass
 class _Copy:
-    """What a search works on: the patches' names, the texts with the first N of them in, and the
+    """What a search works on: the patches' names, the files with the first N of them in, and the
     copy that they are put into (None for a dry run)."""
 
     tree: DiskTree
     series: Series
     names: tuple[str, ...]
-    texts: tuple[Mapping[str, bytes | None], ...]
-    modes: tuple[Mapping[str, int], ...]
+    layers: tuple[Layer, ...]
     mirror: Mirror | None
 
     def __enter__(self) -> _Copy:
@@ -146,21 +145,7 @@ def _copied(
         if not dry_run:
             progress.say(f"copying {tree.root / PACKAGE}")
             mirror = Mirror(tree).__enter__()
-        return _Copy(tree, series, names_of, *_layers(plan, stock), mirror)
-
-
-def _layers(
-    plan: Plan, stock: Mapping[str, bytes | None]
-) -> tuple[tuple[dict[str, bytes | None], ...], tuple[dict[str, int], ...]]:
-    """The files that differ from the tree's, and new modes, with the first 0, 1, 2… patches in."""
-    texts: list[dict[str, bytes | None]] = [dict(stock)]
-    modes: list[dict[str, int]] = [{}]
-    for patch in plan.patches:
-        files = patch.step.files if patch.step is not None else ()
-        texts.append({**texts[-1], **{file.path: file.after for file in files}})
-        given = {file.path: file.mode for file in files if file.mode is not None}
-        modes.append({**modes[-1], **given})
-    return tuple(texts), tuple(modes)
+        return _Copy(tree, series, names_of, plan.layers(stock), mirror)
 
 
 def _refuse(plan: Plan, series: Series, tree: DiskTree) -> None:
@@ -229,7 +214,7 @@ class _Search:
         assert mirror is not None
         self.variables = mirror.environment(self.variables)
         while (patches := next_try(self.steps, self.number)) is not None:
-            mirror.put(self.copy.texts[patches], self.copy.modes[patches])
+            mirror.put(*self.copy.layers[patches])
             code, told = self.once(patches)
             step = Step(patches, code)
             self.steps.append(step)

@@ -45,18 +45,12 @@ def switches(patch: Patch) -> dict[str, str]:
 def states_of(patches: Sequence[Patch], plan: Plan, pristine: Mapping[str, bytes | None]) -> States:
     """The states of a plan that fits; `pristine` are the stock texts of files that are patched in
     the tree itself."""
-    stock = State("stock", dict(pristine), {}, {})
+    layers = plan.layers(pristine)
+    stock = State("stock", *layers[0], {})
     top = stock
     on: list[tuple[Patch, State]] = []
-    for patch, planned in zip(patches, plan.patches, strict=True):
-        files = planned.step.files if planned.step is not None else ()
-        modes = {file.path: file.mode for file in files if file.mode is not None}
-        top = State(
-            f"on, up to {patch.name}",
-            {**top.texts, **{file.path: file.after for file in files}},
-            {**top.modes, **modes},
-            {**top.switches, **switches(patch)},
-        )
+    for patch, layer in zip(patches, layers[1:], strict=True):
+        top = State(f"on, up to {patch.name}", *layer, {**top.switches, **switches(patch)})
         if switches(patch):
             on.append((patch, top))
     if on:
