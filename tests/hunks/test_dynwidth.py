@@ -490,3 +490,17 @@ def test_without_asynchronous_drafts_there_is_nothing_to_cap(patched: Path) -> N
     widths = [running.step(accept_one) for _ in range(5)]
     assert widths == [dict.fromkeys(running.scheduler.requests, 0)] * 5
     assert running.scheduler.verified == []
+
+
+def test_the_policy_needs_no_python_newer_than_its_releases(patched: Path) -> None:
+    """vLLM 0.10.2 and 0.11.0 run on Python 3.9, whose dataclasses know no `slots`."""
+    tree = ast.parse((patched / POLICY).read_text(), feature_version=(3, 9))
+    asked = [
+        keyword.arg
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for call in node.decorator_list
+        if isinstance(call, ast.Call)
+        for keyword in call.keywords
+    ]
+    assert asked == ["frozen"]
