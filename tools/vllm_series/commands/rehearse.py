@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 @click.option(
     "--release",
     metavar="RELEASE",
-    help="Rehearse the CPU build of this release, in an environment that is made once and kept.",
+    help="Rehearse this release, in an environment that is made once and kept; its CPU build, or "
+    "where there is none, its wheel for GPUs with what an older CPU build brings along.",
 )
 @click.option(
     "--mode",
@@ -101,7 +102,7 @@ def command(
         raise UsageError("--release brings its environment. Leave out --target and --python.")
     with Progress(quiet or as_json) as progress:
         if release is not None:
-            python = _environment_of(release, progress)
+            python = _environment_of(release, progress, quiet or as_json)
         rehearsal = _rehearsed(target, python, series_dir, series_name, chosen, scenarios, progress)
     if as_json:
         click.echo(report.as_json(rehearsal.as_json()))
@@ -252,14 +253,23 @@ class _Rehearsal:
                     click.echo(f"\n{name}, {run.mode}, {run.scenario}:\n{run.trace}", err=True)
 
 
-def _environment_of(release: str, progress: Progress) -> str:
-    """The interpreter of the environment that `smoke` decodes in on a CPU."""
-    from vllm_series.smoke.device import Device
-    from vllm_series.smoke.environment import Sources, make, resolve
+def _environment_of(release: str, progress: Progress, is_silent: bool) -> str:
+    from vllm_series.rehearsal.environment import interpreter_for
+    from vllm_series.smoke.environment import NotRunError
+
+    def told(cost: str) -> None:
+        progress.clear()
+        if not is_silent:
+            click.echo(f"vllm-series: {cost}", err=True)
 
     progress.say(f"resolving {release}")
-    sources = Sources()
-    return str(make(resolve(release, Device.CPU, sources), sources, progress.say).python)
+    try:
+        return str(interpreter_for(release, told))
+    except NotRunError as error:
+        raise EnvironmentRefusedError(
+            f"not run: {error}. Name the interpreter of an environment that has what vLLM needs "
+            "with --python."
+        ) from None
 
 
 def _rehearsed(
@@ -298,7 +308,7 @@ def _rehearsed(
                 "environment that has what vLLM needs with --python."
             )
         progress.say(f"copying {tree.root / PACKAGE}")
-        with Mirror(tree) as mirror:
+        with Mirror(tree, keeps_bytecode=True) as mirror:
             python_of_tree = str(tree.python)
 
             def played(state: State) -> Result:

@@ -363,6 +363,7 @@ def _grammar() -> dict[str, Any]:
 
 def _client(folder: Path, draft: int, mode: str, scenario: dict[str, Any]) -> Any:
     """vLLM's in-process client of a new engine core."""
+    from simulated import OnDemand
     from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.core_client import InprocClient
     from vllm.v1.executor.uniproc_executor import UniProcExecutor
@@ -392,7 +393,12 @@ def _client(folder: Path, draft: int, mode: str, scenario: dict[str, Any]) -> An
     config = arguments.create_engine_config()
     # The CPU's platform turns it off behind vLLM's own check, since a CPU gains nothing by it.
     config.scheduler_config.async_scheduling = is_async
-    return InprocClient(config, UniProcExecutor, log_stats=True)
+    client = InprocClient(config, UniProcExecutor, log_stats=True)
+    executor = client.engine_core.model_executor
+    if getattr(executor, "async_output_thread", None) is not None:
+        executor.async_output_thread.shutdown()
+        executor.async_output_thread = OnDemand()
+    return client
 
 
 if __name__ == "__main__":

@@ -381,7 +381,8 @@ def clean(releases: Sequence[str]) -> list[tuple[str, int]]:
     removed = []
     root = environments_root()
     for at in sorted(root.iterdir()) if root.is_dir() else ():
-        if not at.is_dir() or (releases and at.name.split("-")[0] not in releases):
+        is_one = (at / "pyvenv.cfg").is_file()
+        if not at.is_dir() or (releases and not (is_one and at.name.split("-")[0] in releases)):
             continue
         with _locked(at):
             size = disk([at], only_own=True)

@@ -274,8 +274,6 @@ def engine_variables(given: Mapping[str, str], cache: Path, is_gpu: bool) -> dic
     if not is_gpu:
         # One thread each: sums in one order, and two engines side by side on a small machine.
         more |= {
-            # The engine of a server starts from what the server has imported.
-            "VLLM_WORKER_MULTIPROC_METHOD": "fork",
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
             "OMP_NUM_THREADS": "1",

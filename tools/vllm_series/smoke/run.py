@@ -7,11 +7,13 @@ held against each other. Each engine runs in a process of its own, so a crash co
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -71,10 +73,11 @@ def smoke(
     wish.logs.mkdir(parents=True, exist_ok=True)
     caches = environments_root() / "engine-caches" / environment.release
     variables = engine_variables(os.environ, caches, environment.device.is_gpu)
-    with Code(environment.python, series, variables) as code, _models(environment, wish) as models:
+    model = wish.model or _model(environment)
+    with Code(environment.python, series, variables) as code:
         for name in code.activation():
             variables.pop(name, None)
-        run = _Run(environment, code, wish, models, say)
+        run = _Run(environment, code, wish, model, say)
         rows = run.rows()
         blames = run.blames(rows) if wish.blames else []
         promised = (
@@ -113,18 +116,19 @@ def _outcome(rows: Sequence[Row], promised: Sequence[Check]) -> tuple[Outcome, s
     return Outcome.PASSED, ""
 
 
-@contextlib.contextmanager
-def _models(environment: Environment, wish: Wish) -> Iterator[tuple[Path, Path]]:
-    """The model and its drafter. Without one of the user's, a small one is made in a moment."""
-    if wish.model is not None:
-        yield wish.model, wish.model
-        return
-    with tempfile.TemporaryDirectory(prefix="vllm-series-model-") as scratch:
-        folder = Path(scratch) / "model"
-        import subprocess
-
+def _model(environment: Environment) -> Path:
+    """The small model, made by the first environment that needs it: its bytes are the same in all,
+    so its name is that of the script that makes it."""
+    script = INSIDE / "model.py"
+    key = hashlib.sha256(script.read_bytes()).hexdigest()[:16]
+    folder = environments_root() / "models" / key
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        made = Path(scratch) / "model"
         done = subprocess.run(
-            [str(environment.python), str(INSIDE / "model.py"), str(folder)],
+            [str(environment.python), str(script), str(made)],
             capture_output=True,
             check=False,
             text=True,
@@ -136,7 +140,9 @@ def _models(environment: Environment, wish: Wish) -> Iterator[tuple[Path, Path]]
                 f"{environment.python} cannot make the model.\n{told}\n"
                 "The environment needs what vLLM needs; remove a kept one with --clean."
             )
-        yield folder, folder
+        with contextlib.suppress(OSError):  # another process was faster
+            made.rename(folder)
+    return folder
 
 
 class _Run:
@@ -147,13 +153,13 @@ class _Run:
         environment: Environment,
         code: Code,
         wish: Wish,
-        models: tuple[Path, Path],
+        model: Path,
         say: Callable[[str], None],
     ) -> None:
         self.environment, self.code, self.wish, self.say = environment, code, wish, say
         self.job = {
-            "model": str(models[0]),
-            "draft": str(models[1]),
+            "model": str(model),
+            "draft": str(model),
             "dtype": wish.dtype,
             "device": "cpu" if environment.device.value == "cpu" else "gpu",
             "repeats": wish.repeats,
