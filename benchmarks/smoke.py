@@ -71,9 +71,10 @@ def measure(releases: list[str], cache: Path) -> None:
     whole = 0.0
     for number, release in enumerate(releases, 1):
         started = time.monotonic()
+        words = [sys.executable, "-m", "vllm_series", "smoke", release, "--json"]
+        words += ["--output", str(cache / "reports"), "--series-dir", str(ROOT / "series")]
         done = subprocess.run(
-            [sys.executable, "-m", "vllm_series", "smoke", release, "--json"]
-            + ["--output", str(cache / "reports"), "--series-dir", str(ROOT / "series")],
+            words,
             env={**os.environ, "VLLM_SERIES_CACHE": str(cache)},
             capture_output=True,
             text=True,

@@ -9,6 +9,7 @@ import pytest
 from vllm_series.reports.smoke import cost
 from vllm_series.smoke.compare import (
     check_off,
+    check_off_again,
     check_on,
     counter_differences,
     first_difference,
@@ -135,3 +136,19 @@ def test_off_stands_for_stock_where_stock_cannot_run_a_scenario() -> None:
 def test_a_cost_is_told_only_where_the_times_do_not_meet() -> None:
     assert cost([0.30, 0.32, 0.31], [0.32, 0.33, 0.34]).endswith("no measurable difference")
     assert cost([0.30, 0.30, 0.30], [0.36, 0.36, 0.39]).endswith("20% slower")
+
+
+def test_what_stock_does_not_do_alike_twice_is_no_fault_of_a_patch_that_is_off() -> None:
+    off = replace(STOCK, mode=Mode.OFF, metrics={**STOCK.metrics, DRAFTED: 41})
+    again = replace(STOCK, metrics={**STOCK.metrics, DRAFTED: 39})
+    tokens, counters = check_off_again(STOCK, off, again)
+    assert (tokens.outcome, counters.outcome) == (Outcome.PASSED, Outcome.INFO)
+    assert "stock differs from itself" in counters.detail
+    assert row(off, STOCK, [tokens, counters]).outcome is Outcome.PASSED
+    other = replace(off, metrics={**off.metrics, "vllm:num_preemptions": 1})
+    left = check_off_again(STOCK, other, again)[1]
+    assert left.outcome is Outcome.FAILED
+    assert DRAFTED not in left.detail
+    changed = replace(off, tokens=((1, 2, 3), (4, 5, 7)))
+    assert check_off_again(STOCK, changed, again)[0].outcome is Outcome.FAILED
+    assert check_off_again(STOCK, changed, changed)[0].outcome is Outcome.INFO

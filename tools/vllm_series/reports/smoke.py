@@ -122,7 +122,7 @@ def _remarks(smoke: Smoke) -> list[str]:
     once, and where all of it is."""
     alike: dict[tuple[str, Outcome, str], list[Row]] = {}
     for row in smoke.rows:
-        if row.outcome is not Outcome.PASSED and row.reason:
+        if row.reason:
             alike.setdefault((row.decode.scenario, row.outcome, row.reason), []).append(row)
     lines = []
     for (scenario, outcome, reason), rows in alike.items():
