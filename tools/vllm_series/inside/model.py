@@ -1,7 +1,8 @@
 """Make a small language model on the spot: no hub, no download, the same bytes every time.
 
-Run inside a vLLM environment: `python model.py FOLDER`. Writes a Llama-shaped model (config,
-random weights of a fixed seed, tokenizer, chat template) that loads like any model folder.
+Run inside a vLLM environment: `python model.py FOLDER [DRAFT]`. Writes a Llama-shaped model
+(config, random weights of a fixed seed, tokenizer, chat template) that loads like any model folder,
+and in DRAFT the same with some noise in its weights: a drafter that is right one time in three.
 
 The weights are random, so the text means nothing; what is compared is one run of an engine with
 another. Two things are chosen for that. Each matrix is scaled so that logits are far apart, since a
@@ -30,6 +31,8 @@ HEAD_SIZE = 32
 """The smallest head that the CPU attention of every supported release takes."""
 INNER = 256
 POSITIONS = 2048
+NOISE = 0.1
+"""Of the draft model's weights, beside their own size."""
 SPECIAL = ("<pad>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|system|>")
 PAD, BEGIN, END = 0, 1, 2
 CHAT_TEMPLATE = (
@@ -70,8 +73,8 @@ def write_tokenizer(folder: Path) -> int:
     return len(words)
 
 
-def write_weights(folder: Path, tokens: int) -> int:
-    """The number of weights."""
+def write_weights(folder: Path, tokens: int, noise: float) -> int:
+    """The number of weights. `noise` is its size beside that of the weights."""
     draw = torch.Generator().manual_seed(SEED)
 
     def matrix(rows: int, columns: int, scale: float) -> torch.Tensor:
@@ -95,6 +98,13 @@ def write_weights(folder: Path, tokens: int) -> int:
             f"{at}.mlp.gate_proj.weight": matrix(INNER, HIDDEN, 1.0),
             f"{at}.mlp.up_proj.weight": matrix(INNER, HIDDEN, 1.0),
             f"{at}.mlp.down_proj.weight": matrix(HIDDEN, INNER, 0.5),
+        }
+    if noise:
+        weights = {
+            name: weight + noise * weight.std() * matrix(*weight.shape, weight.shape[1] ** 0.5)
+            if weight.dim() == 2
+            else weight
+            for name, weight in weights.items()
         }
     save_file(weights, str(folder / "model.safetensors"), metadata={"format": "pt"})
     return sum(weight.numel() for weight in weights.values())
@@ -128,13 +138,15 @@ def write_config(folder: Path, tokens: int) -> None:
     (folder / "generation_config.json").write_text(json.dumps(generation, indent=1))
 
 
-def write_model(folder: Path) -> int:
+def write_model(folder: Path, noise: float = 0.0) -> int:
     """Write a whole model folder; the number of weights."""
     folder.mkdir(parents=True, exist_ok=True)
     tokens = write_tokenizer(folder)
     write_config(folder, tokens)
-    return write_weights(folder, tokens)
+    return write_weights(folder, tokens, noise)
 
 
 if __name__ == "__main__":
+    for draft in sys.argv[2:]:
+        write_model(Path(draft), NOISE)
     sys.stdout.write(f"{write_model(Path(sys.argv[1])):,} weights in {sys.argv[1]}\n")

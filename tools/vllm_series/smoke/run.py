@@ -73,11 +73,11 @@ def smoke(
     wish.logs.mkdir(parents=True, exist_ok=True)
     caches = environments_root() / "engine-caches" / environment.release
     variables = engine_variables(os.environ, caches, environment.device.is_gpu)
-    model = wish.model or _model(environment)
+    models = (wish.model, wish.model) if wish.model else _models(environment)
     with Code(environment.python, series, variables) as code:
         for name in code.activation():
             variables.pop(name, None)
-        run = _Run(environment, code, wish, model, say)
+        run = _Run(environment, code, wish, models, say)
         rows = run.rows()
         blames = run.blames(rows) if wish.blames else []
         promised = (
@@ -116,19 +116,20 @@ def _outcome(rows: Sequence[Row], promised: Sequence[Check]) -> tuple[Outcome, s
     return Outcome.PASSED, ""
 
 
-def _model(environment: Environment) -> Path:
-    """The small model, made by the first environment that needs it: its bytes are the same in all,
-    so its name is that of the script that makes it."""
+def _models(environment: Environment) -> tuple[Path, Path]:
+    """The small model and its drafter, made by the first environment that needs them: their bytes
+    are the same in all, so their name is that of the script that makes them."""
     script = INSIDE / "model.py"
     key = hashlib.sha256(script.read_bytes()).hexdigest()[:16]
     folder = environments_root() / "models" / key
+    both = folder / "model", folder / "draft"
     if folder.is_dir():
-        return folder
+        return both
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        made = Path(scratch) / "model"
+        made = Path(scratch) / "made"
         done = subprocess.run(
-            [str(environment.python), str(script), str(made)],
+            [str(environment.python), str(script), str(made / "model"), str(made / "draft")],
             capture_output=True,
             check=False,
             text=True,
@@ -142,7 +143,7 @@ def _model(environment: Environment) -> Path:
             )
         with contextlib.suppress(OSError):  # another process was faster
             made.rename(folder)
-    return folder
+    return both
 
 
 class _Run:
@@ -153,13 +154,13 @@ class _Run:
         environment: Environment,
         code: Code,
         wish: Wish,
-        model: Path,
+        models: tuple[Path, Path],
         say: Callable[[str], None],
     ) -> None:
         self.environment, self.code, self.wish, self.say = environment, code, wish, say
         self.job = {
-            "model": str(model),
-            "draft": str(model),
+            "model": str(models[0]),
+            "draft": str(models[1]),
             "dtype": wish.dtype,
             "device": "cpu" if environment.device.value == "cpu" else "gpu",
             "repeats": wish.repeats,
