@@ -148,15 +148,20 @@ def test_a_crash_shows_its_last_lines_and_the_frame_in_patched_code(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_no_engine_outlives_the_command(python: Path, tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize(("scenario", "processes"), [("greedy", 1), ("serve", 3)])
+def test_no_engine_outlives_the_command(
+    python: Path, tmp_path: Path, scenario: str, processes: int, number: int
+) -> None:
+    """Of `serve`, two scripts run side by side, so that the third process is a server."""
     words = [sys.executable, "-m", "vllm_series", "smoke", "--reuse", str(python)]
     words += ["--series-dir", str(PROJECT_SERIES), "--output", str(tmp_path / "out")]
+    words += ["--scenario", scenario]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until = time.monotonic() + 120
-        while not engines(tmp_path) and time.monotonic() < until:
+        while len(engines(tmp_path)) < processes and time.monotonic() < until:
             time.sleep(0.2)
-        assert engines(tmp_path), "no engine was started"
+        assert len(engines(tmp_path)) >= processes, "no engine was started"
         process.send_signal(number)
         assert process.wait(30) != 0
         until = time.monotonic() + 15

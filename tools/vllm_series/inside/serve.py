@@ -170,8 +170,9 @@ def scraped(port: int) -> dict[str, Any]:
 def serve(job: Mapping[str, Any]) -> dict[str, Any]:
     port = free_port()
     started = time.perf_counter()
-    server = subprocess.Popen(words(job, port), start_new_session=True)
-    end_with_parent(job["parent"], lambda: stop(server))
+    # In the process group of this script: whoever ends that ends the server and its engine with it.
+    server = subprocess.Popen(words(job, port))
+    end_with_parent(job["parent"], lambda: abandon(server))
     try:
         wait_until_ready(server, port)
         ready = time.perf_counter()
@@ -198,14 +199,21 @@ def serve(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stop(server: subprocess.Popen[bytes]) -> None:
-    """Ask the server to stop, and see that nothing of it is left."""
+    """Ask the server to stop; one that does not is killed."""
     if server.poll() is None:
         server.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             server.wait(STOP_SECONDS)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(server.pid, signal.SIGKILL)
-    server.wait()
+    if server.poll() is None:
+        server.kill()
+        server.wait()
+
+
+def abandon(server: subprocess.Popen[bytes]) -> None:
+    """End the server, and what it has started, at once: nobody is left who waits for an answer."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    server.kill()
 
 
 def main(job_file: str, result_file: str) -> None:
