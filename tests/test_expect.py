@@ -190,16 +190,6 @@ def test_a_histogram_moves_by_the_name_of_its_count_or_its_sum() -> None:
     assert outcome(f"metric {DRAFTED}_mean falls", stock, on) is Outcome.UNPROVEN
 
 
-def test_a_count_that_hangs_on_the_moment_is_not_compared() -> None:
-    stock = {"aborted": Observation({DRAFTED: 40}, repeats=False)}
-    on = {"aborted": Observation({DRAFTED: 44}, repeats=False)}
-    for change in ("falls", "unchanged"):
-        assert outcome(f"metric {DRAFTED} {change}", stock, on) is Outcome.UNPROVEN
-    assert outcome(f"metric {DRAFTED} absent", stock, on) is Outcome.BROKEN
-    with_steady = (stock | counting(ngram=929), on | counting(ngram=712))
-    assert outcome(f"metric {DRAFTED} falls", *with_steady) is Outcome.HOLDS
-
-
 def test_a_line_of_the_log() -> None:
     stock: Run = {"plain": Observation(), "ngram": Observation()}
     on: Run = {"plain": Observation(log="start\n"), "ngram": Observation(log="a\n  width 5 of 7\n")}

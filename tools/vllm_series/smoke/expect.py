@@ -103,14 +103,11 @@ class Observation:
 
     `metrics` are those of `llm.get_metrics()` by name, summed over their labels. `tokens` says how
     its tokens compare with stock's; None for stock itself and where nothing is to be compared.
-    `repeats` says that a second run would count the same: not so where the moment of an abort or
-    the arrival of requests decides, and then no metric is compared.
     """
 
     metrics: Mapping[str, float | Spread] = field(default_factory=dict)
     log: str = ""
     tokens: Tokens | None = None
-    repeats: bool = True
 
 
 Run = Mapping[str, Observation]
@@ -233,10 +230,10 @@ def _judge_metric(wanted: Metric, runs: list[tuple[str, Observation, Observation
         if (old is None) is not (new is None):
             who = "only with the patch" if old is None else "only in stock"
             return Verdict(Outcome.BROKEN, f"{scenario}: {name} is there {who}")
-        if old is not None and new is not None and stock.repeats and on.repeats:
+        if old is not None and new is not None:
             pairs.append((scenario, old, new))
     if not pairs:
-        return Verdict(Outcome.UNPROVEN, f"no scenario that counts alike each time has {name}")
+        return Verdict(Outcome.UNPROVEN, f"no scenario has {name}")
     if wanted.change is Change.UNCHANGED:
         return _judge_unchanged(pairs)
     return _judge_direction(wanted, pairs)

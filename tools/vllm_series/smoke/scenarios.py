@@ -13,8 +13,7 @@ from vllm_series.smoke.device import Device
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One way to use the engine. `is_greedy` says that its tokens hang on nothing but the model,
-    `needs_gpu` that the CPU has no such thing, `repeats` that its counters are the same each time.
-    """
+    `needs_gpu` that the CPU has no such thing, `is_timed` that it is repeated for its time."""
 
     name: str
     what: str
