@@ -15,6 +15,7 @@ from vllm_series.smoke.compare import (
     first_difference,
     promises,
     row,
+    stand_in,
 )
 from vllm_series.smoke.results import Decode, Failure, Mode, Outcome
 
@@ -110,6 +111,20 @@ def test_a_scenario_that_fails_as_it_does_in_stock_is_not_the_series_fault() -> 
     assert row(on, stock, ()).outcome is Outcome.STOCK_FAILED
     assert row(stock, None, ()).outcome is Outcome.STOCK_FAILED
     assert row(on, STOCK, ()).outcome is Outcome.FAILED
+
+
+def test_a_crash_of_what_is_on_is_the_series_fault_where_it_has_mended_stock_while_off() -> None:
+    stock = replace(STOCK, failure=CRASHED)
+    off = replace(STOCK, mode=Mode.OFF)
+    on = replace(off, mode=Mode.ON, failure=replace(CRASHED, message="another thing"))
+    assert stand_in(on, stock, off) is off
+    assert row(on, stand_in(on, stock, off), ()).outcome is Outcome.FAILED
+    # Without the patch that mends it, as a try of the search for blame may be.
+    unmended = replace(on, failure=CRASHED)
+    assert row(unmended, stand_in(unmended, stock, off), ()).outcome is Outcome.STOCK_FAILED
+    assert stand_in(on, stock, replace(off, failure=CRASHED)) is stock
+    assert stand_in(on, STOCK, off) is STOCK
+    assert stand_in(on, stock, None) is stock
 
 
 def test_off_stands_for_stock_where_stock_cannot_run_a_scenario() -> None:

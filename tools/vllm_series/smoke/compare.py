@@ -134,6 +134,18 @@ def check_on(stock: Decode, on: Decode, gap: float | None, tie: float) -> list[C
     return [Check(TOKENS, outcome, difference.words, difference=difference)]
 
 
+def stand_in(on: Decode, stock: Decode | None, off: Decode | None) -> Decode | None:
+    """What a run with the patches on is held against: stock, or where stock fails and the series
+    has mended that, the run with the patches off. A run that fails just as stock does lacks the
+    patch that mends it, as a try of the search for blame may."""
+    if stock is None or stock.failure is None or off is None or off.failure or off.skipped:
+        return stock
+    failure = on.failure
+    if failure and (failure.kind, failure.message) == (stock.failure.kind, stock.failure.message):
+        return stock
+    return off
+
+
 def row(decode: Decode, stock: Decode | None, checks: Iterable[Check]) -> Row:
     """The line of a report. `stock` is the same scenario on stock code, None for that itself."""
     if decode.skipped is not None:

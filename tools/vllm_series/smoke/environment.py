@@ -252,7 +252,7 @@ def _version_of(python: str) -> str:
     done = _run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
     if done.returncode:
         raise EnvironmentRefusedError(
-            f"{python} does not answer as a Python interpreter. Name another with --python."
+            f"{python} does not answer as a Python interpreter. Name another with --base-python."
         )
     return done.stdout.strip()
 
@@ -261,8 +261,8 @@ def _version_of(python: str) -> str:
 
 
 def environments_root() -> Path:
-    """The folder of all environments."""
-    return cache_root() / FOLDER
+    """The folder of all environments; engines run elsewhere, so a relative one would be lost."""
+    return cache_root().absolute() / FOLDER
 
 
 def place_of(lock: Lock) -> Path:

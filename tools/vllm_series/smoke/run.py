@@ -233,13 +233,12 @@ class _Run:
     def judged(self, decode: Decode) -> Row:
         """A decode, held against that of stock."""
         stock = self.done.get((Mode.STOCK, decode.scenario))
+        if decode.mode is Mode.ON:
+            stock = compare.stand_in(decode, stock, self.done.get((Mode.OFF, decode.scenario)))
         if decode.mode is Mode.STOCK or decode.failure or decode.skipped or stock is None:
             return compare.row(decode, stock, ())
         if decode.mode is Mode.OFF:
             return compare.row(decode, stock, self._off(stock, decode))
-        if stock.failure is not None:
-            # What the series has mended is held against itself, switched off.
-            stock = self.done.get((Mode.OFF, decode.scenario), stock)
         if stock.failure is not None:
             return compare.row(decode, stock, ())
         difference = compare.first_difference(stock, decode)
