@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from vllm_series.plan import Plan
     from vllm_series.rehearsal.judge import Finding
     from vllm_series.rehearsal.runs import Result
-    from vllm_series.rehearsal.states import State
 
 
 @click.command("rehearse")
@@ -283,10 +282,9 @@ def _rehearsed(
 ) -> _Rehearsal:
     from vllm_series.diffs.parse import parse
     from vllm_series.installation.stack import read_stack
-    from vllm_series.mirror import Mirror
     from vllm_series.plan import make_plan
     from vllm_series.rehearsal.judge import Stage, findings
-    from vllm_series.rehearsal.runs import play
+    from vllm_series.rehearsal.runs import play_all
     from vllm_series.rehearsal.states import states_of, switches
     from vllm_series.workspace.edited import saved
 
@@ -308,26 +306,20 @@ def _rehearsed(
                 "environment that has what vLLM needs with --python."
             )
         progress.say(f"copying {tree.root / PACKAGE}")
-        with Mirror(tree, keeps_bytecode=True) as mirror:
-            python_of_tree = str(tree.python)
-
-            def played(state: State) -> Result:
-                progress.say(f"playing {state.name}")
-                return play(mirror, python_of_tree, state, states.known, modes, scenarios)
-
-            results = {"stock": played(states.stock)}
-            if results["stock"].not_run is not None:
-                seconds = time.monotonic() - started
-                return _Rehearsal(tree, series, modes, scenarios, results, (), seconds)
-            results["off"] = played(states.off)
-            stages = []
-            before = results["stock"]
-            for patch, state in states.on:
-                results["on"] = played(state)
-                stages.append(Stage(patch, before, results["on"]))
-                before = results["on"]
-    always = [patch.name for patch in patches if not switches(patch)]
-    found = findings(modes, results["stock"], results["off"], stages, always)
+        to_play = [states.stock, states.off, *(state for _, state in states.on)]
+        played = play_all(tree, to_play, states.known, modes, scenarios, progress.say)
+    results = {"stock": played[0]}
+    found: list[Finding] = []
+    if results["stock"].not_run is None:
+        results["off"], *on = played[1:]
+        if on:
+            results["on"] = on[-1]
+        stages = [
+            Stage(patch, before, after)
+            for (patch, _), before, after in zip(states.on, played[:1] + on, on, strict=False)
+        ]
+        always = [patch.name for patch in patches if not switches(patch)]
+        found = findings(modes, results["stock"], results["off"], stages, always)
     seconds = time.monotonic() - started
     return _Rehearsal(tree, series, modes, scenarios, results, found, seconds)
 

@@ -7,18 +7,22 @@ that want them, and taken away for all others.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from vllm_series.mirror import Mirror
 from vllm_series.rehearsal.scenarios import DRAFT, Scenario
 from vllm_series.rehearsal.states import State
+from vllm_series.trees import DiskTree
 
 SCRIPT = Path(__file__).parent.parent / "inside" / "rehearse.py"
 SECONDS = 1800
@@ -67,6 +71,45 @@ class Result:
     not_run: str | None
     runs: Mapping[tuple[str, str], Run]
     trace: str = ""
+
+
+def play_all(
+    tree: DiskTree,
+    states: Sequence[State],
+    known: Sequence[str],
+    modes: Sequence[str],
+    scenarios: Sequence[Scenario],
+    say: Callable[[str], None] = lambda _step: None,
+) -> list[Result]:
+    """Play each state, with the interpreter of the tree and in copies of it; the first alone where
+    it is not run. `say` is told what begins.
+
+    Most of a play is one import. So those behind the first are played as many at once as there are
+    processors, in copies of its copy, which has all bytecode by then.
+    """
+    python = str(tree.python)
+    with contextlib.ExitStack() as copies:
+        idle: SimpleQueue[Mirror] = SimpleQueue()
+
+        def played(state: State) -> Result:
+            mirror = idle.get()
+            try:
+                say(f"playing {state.name}")
+                return play(mirror, python, state, known, modes, scenarios)
+            finally:
+                idle.put(mirror)
+
+        first = copies.enter_context(Mirror(tree, keeps_bytecode=True))
+        idle.put(first)
+        results = [played(states[0])]
+        if results[0].not_run is not None or len(states) == 1:
+            return results
+        workers = min(len(states) - 1, len(os.sched_getaffinity(0)))
+        for _ in range(workers - 1):
+            again = replace(tree, root=first.root)
+            idle.put(copies.enter_context(Mirror(again, keeps_bytecode=True)))
+        with ThreadPoolExecutor(workers) as pool:
+            return [*results, *pool.map(played, states[1:])]
 
 
 def play(
