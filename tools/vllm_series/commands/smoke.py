@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import signal
 import sys
@@ -20,7 +21,7 @@ from vllm_series.commands.options import (
     series_options,
 )
 from vllm_series.commands.progress import Progress
-from vllm_series.errors import UsageError
+from vllm_series.errors import EnvironmentRefusedError, RefusedError, SeriesError, UsageError
 from vllm_series.smoke.compare import TIES
 from vllm_series.smoke.device import Device, Found, find_device
 from vllm_series.smoke.environment import (
@@ -174,7 +175,11 @@ def command(
         chosen = releases or (_newest(series_dir),)
     if dry_run:
         return _tell_plan(chosen, reuse, asked, as_json)
-    results = [_one(release, reuse, asked) for release in chosen]
+    # All of them first, so that a release that no series serves costs no run of another one.
+    series = [_series(asked, release) for release in chosen]
+    output.mkdir(parents=True, exist_ok=True)
+    pairs = zip(chosen, series, strict=True)
+    results = [_one(release, one, reuse, asked) for release, one in pairs]
     _print(results, as_json, quiet)
     if any(result.outcome is Outcome.FAILED for result in results):
         return 1
@@ -198,19 +203,20 @@ class _Asked:
     is_silent: bool
 
 
-def _one(release: str, reuse: str | None, asked: _Asked) -> Smoke:
-    """Run one release, and write its report; NotRunError is a result like any other."""
+def _one(release: str, series: Series, reuse: str | None, asked: _Asked) -> Smoke:
+    """Run one release, and write its report. What keeps it from running is a result like any other,
+    so that the next release has its turn: `not run` for an environment, a failure for a series."""
     from vllm_series.reports.smoke import as_value
 
-    series = _series(asked, release)
     with Progress(asked.is_silent) as progress, _ended_by_a_signal():
         try:
             environment = _environment(release, reuse, asked, progress)
             result = _smoked(environment, series, asked, progress)
-        except NotRunError as error:
-            result = _not_run(release, series, asked, str(error))
+        except EnvironmentRefusedError as error:
+            result = _without_rows(Outcome.NOT_RUN, release, series, asked, str(error))
+        except (RefusedError, SeriesError) as error:
+            result = _without_rows(Outcome.FAILED, release, series, asked, str(error))
     place = asked.output / f"smoke-{release}.json"
-    place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(json.dumps(as_value(result), indent=1) + "\n", "utf-8")
     return result
 
@@ -259,7 +265,7 @@ def _smoked(environment: Environment, series: Series, asked: _Asked, progress: P
     wish = Wish(
         asked.scenarios,
         asked.modes,
-        asked.output / environment.release / at,
+        _new_folder(asked.output / environment.release / at),
         asked.model.resolve() if asked.model else None,
         asked.dtype,
         blames=asked.blames,
@@ -276,11 +282,23 @@ def _smoked(environment: Environment, series: Series, asked: _Asked, progress: P
     return replace(result, wheel=origin_of(tree, asked.series_dir, fingerprint(tree)))
 
 
-def _not_run(release: str, series: Series, asked: _Asked, reason: str) -> Smoke:
+def _new_folder(folder: Path) -> Path:
+    """The folder, made; another name where a run that began in the same second has it."""
+    for number in itertools.count(1):
+        place = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+        with contextlib.suppress(FileExistsError):
+            place.mkdir(parents=True)
+            break
+    return place
+
+
+def _without_rows(
+    outcome: Outcome, release: str, series: Series, asked: _Asked, reason: str
+) -> Smoke:
     return Smoke(
         release,
         asked.found.device.value,
-        Outcome.NOT_RUN,
+        outcome,
         reason,
         series=series.folder.name,
         patches=tuple(entry.name for entry in series.entries),
@@ -378,3 +396,8 @@ def _print(results: Sequence[Smoke], as_json: bool, quiet: bool) -> None:
         from vllm_series.reports.smoke import as_text
 
         click.echo("\n\n".join(as_text(result) for result in results))
+    else:
+        for result in results:
+            if result.outcome is not Outcome.PASSED:
+                said = f"{result.release}: {result.outcome.value}: {result.reason}"
+                click.echo(f"vllm-series: {said}", err=True)

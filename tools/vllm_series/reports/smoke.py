@@ -165,9 +165,12 @@ def _end(smoke: Smoke) -> str:
     if smoke.install_seconds:
         took += f" and {smoke.install_seconds:.0f} s to install"
     disk = f", {smoke.disk / (1 << 30):.1f} GiB of disk" if smoke.disk else ""
-    reason = f" ({printable(smoke.reason)})" if smoke.reason else ""
+    # What an installer or an interpreter has said is in lines of its own.
+    first, *more = smoke.reason.splitlines() or [""]
+    reason = f" ({printable(first)})" if first else ""
     logs = f"; logs in {smoke.logs}" if smoke.logs else ""
-    return f"{smoke.release}: {word(smoke.outcome)}{reason}, {took}{disk}{logs}"
+    end = f"{smoke.release}: {word(smoke.outcome)}{reason}, {took}{disk}{logs}"
+    return "\n".join([end, *(f"  | {printable(line, chr(9))}" for line in more)])
 
 
 # -- for programs ---------------------------------------------------------------------------------
