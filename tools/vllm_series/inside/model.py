@@ -100,12 +100,10 @@ def write_weights(folder: Path, tokens: int, noise: float) -> int:
             f"{at}.mlp.down_proj.weight": matrix(HIDDEN, INNER, 0.5),
         }
     if noise:
-        weights = {
-            name: weight + noise * weight.std() * matrix(*weight.shape, weight.shape[1] ** 0.5)
-            if weight.dim() == 2
-            else weight
-            for name, weight in weights.items()
-        }
+        for name, weight in weights.items():
+            if weight.dim() == 2:
+                rows, columns = weight.shape
+                weights[name] = weight + noise * weight.std() * matrix(rows, columns, columns**0.5)
     save_file(weights, str(folder / "model.safetensors"), metadata={"format": "pt"})
     return sum(weight.numel() for weight in weights.values())
 
