@@ -51,6 +51,8 @@ class SmokeRow:
 
 ROWS: list[Row] = []
 SMOKED: list[SmokeRow] = []
+REHEARSED: dict[str, int] = {}
+"""The exit code of each release."""
 NOTHING_RAN = 3
 """The exit code of a run in which nothing could be run: no wheel, no torch for it."""
 
@@ -89,21 +91,23 @@ def smoke_one(session: nox.Session, release: str) -> int:
     row = SmokeRow(release, "failed", 0.0)
     SMOKED.append(row)
     session.notify("smoke_table")
-    # Not by session.run, which keeps the exit code to itself.
-    path = os.pathsep.join([*(session.bin_paths or ()), os.environ.get("PATH", "")])
-    command = shutil.which("vllm-series", path=path) or "vllm-series"
     try:
-        done = subprocess.run(
-            [command, "smoke", release, *session.posargs],
-            check=False,
-            cwd=ROOT,
-            env={**os.environ, "PATH": path},
-        )
+        code = exit_code(session, "smoke", release)
     finally:
         row.seconds = time.monotonic() - started
-    if done.returncode not in (0, NOTHING_RAN):
-        session.error(f"smoke of {release} ended with exit code {done.returncode}")
-    row.outcome = "not run" if done.returncode else "ok"
+    if code not in (0, NOTHING_RAN):
+        session.error(f"smoke of {release} ended with exit code {code}")
+    row.outcome = "not run" if code else "ok"
+    return code
+
+
+def exit_code(session: nox.Session, *words: str) -> int:
+    """Run a command of this project with the options behind `--`; session.run would keep the exit
+    code to itself."""
+    path = os.pathsep.join([*(session.bin_paths or ()), os.environ.get("PATH", "")])
+    command = shutil.which("vllm-series", path=path) or "vllm-series"
+    environ = {**os.environ, "PATH": path}
+    done = subprocess.run([command, *words, *session.posargs], check=False, cwd=ROOT, env=environ)
     return done.returncode
 
 
@@ -198,12 +202,26 @@ def apply_table(session: nox.Session) -> None:
 @nox.session(default=False)
 @nox.parametrize("release", RELEASES, ids=RELEASES)
 def rehearse(session: nox.Session, release: str) -> None:
-    """Drive the real scheduler with and without the series, in both modes, on the CPU build.
+    """Drive the real scheduler with the series and without it, in both modes, on the CPU.
 
-    Exit code 3 where a release has no such build, or it cannot be had here.
+    Options of `vllm-series rehearse` go behind `--`.
     """
     install_project(session)
-    session.run("vllm-series", "rehearse", "--release", release, *session.posargs)
+    session.notify("rehearse_end")
+    code = REHEARSED[release] = exit_code(session, "rehearse", "--release", release)
+    if code == NOTHING_RAN:
+        session.skip(f"{release} was not run here, see above")
+    if code:
+        session.error(f"rehearse of {release} ended with exit code {code}")
+
+
+@nox.session(default=False, venv_backend="none")
+def rehearse_end(session: nox.Session) -> None:
+    """Runs by itself behind the last release: where nothing ran at all, nox exits 3."""
+    if not REHEARSED:
+        session.skip("it closes `nox -s rehearse`")
+    if all(code == NOTHING_RAN for code in REHEARSED.values()):
+        raise SystemExit(NOTHING_RAN)
 
 
 @nox.session(default=False)
@@ -253,6 +271,13 @@ def bench(session: nox.Session) -> None:
     """Speed and memory beside git apply, patch and an anchor script, in one table."""
     install_project(session, "test")
     session.run("python", "benchmarks/bench.py", *session.posargs)
+
+
+@nox.session(default=False)
+def bench_smoke(session: nox.Session) -> None:
+    """Seconds and disk of a smoke run: one release, and six that share one torch."""
+    install_project(session)
+    session.run("python", "benchmarks/smoke.py", *session.posargs)
 
 
 @nox.session(default=False)
