@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
-from commandline import PROJECT_SERIES, Ran, run
+from commandline import PROJECT, PROJECT_SERIES, Ran, run
 from diffs import git_diff
 from vllm_series.environments import find_tree
 
@@ -45,7 +46,10 @@ def smoke(python: Path, series: Path, folder: Path, *words: str) -> Ran:
 
 
 def report(folder: Path) -> dict[str, Any]:
+    """What was written, which the schema describes."""
     value: dict[str, Any] = json.loads((folder / f"smoke-{RELEASE}.json").read_text())
+    schema = json.loads((PROJECT / "docs" / "schemas" / "smoke.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(value)
     return value
 
 
