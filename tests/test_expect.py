@@ -190,6 +190,21 @@ def test_a_histogram_moves_by_the_name_of_its_count_or_its_sum() -> None:
     assert outcome(f"metric {DRAFTED}_mean falls", stock, on) is Outcome.UNPROVEN
 
 
+def test_of_a_choice_of_scenarios_what_none_has_shown_is_unproven() -> None:
+    """dynwidth acts from five running requests on: a choice of the others shows nothing."""
+    stock, still, risen = counting(serve=40), counting(serve=40), counting(serve=44)
+
+    def of_some(text: str, on: Run) -> Outcome:
+        return judge(parse(text), stock, on, is_whole=False).outcome
+
+    for text in (f"metric {DRAFTED} falls", "metric vllm:width appears", "log contains width"):
+        assert outcome(text, stock, still) is Outcome.BROKEN
+        assert of_some(text, still) is Outcome.UNPROVEN
+    assert of_some(f"metric {DRAFTED} falls", risen) is Outcome.BROKEN
+    assert of_some(f"metric {DRAFTED} falls in serve", still) is Outcome.BROKEN
+    assert of_some("no log width", still) is Outcome.HOLDS
+
+
 def test_a_line_of_the_log() -> None:
     stock: Run = {"plain": Observation(), "ngram": Observation()}
     on: Run = {"plain": Observation(log="start\n"), "ngram": Observation(log="a\n  width 5 of 7\n")}

@@ -174,8 +174,11 @@ def _wrong(text: str, permitted: str) -> ExpectError:
     return ExpectError(f"{text or 'nothing'} is not a statement about a decode. Write {permitted}.")
 
 
-def judge(expectation: Expectation, stock: Run, on: Run) -> Verdict:
+def judge(expectation: Expectation, stock: Run, on: Run, is_whole: bool = True) -> Verdict:
     """Hold an expectation against the scenarios that ran to their end in both modes.
+
+    `is_whole` says that all scenarios were asked for. Where it was a choice of them, what is to be
+    seen in any one and was seen in none may be seen in one of the others, and is unproven.
 
     Where stock cannot run a scenario, the caller hands in what stands for it (the run with the
     patches switched off).
@@ -186,11 +189,12 @@ def judge(expectation: Expectation, stock: Run, on: Run) -> Verdict:
         ran = "did not run" if expectation.scenario else "ran"
         return Verdict(Outcome.UNPROVEN, f"{which} {ran} in both modes")
     statement = expectation.statement
+    lacking = Outcome.BROKEN if is_whole or expectation.scenario else Outcome.UNPROVEN
     if isinstance(statement, TokensEqual):
         return _judge_tokens({name: on[name].tokens for name in meant})
     if isinstance(statement, Log):
-        return _judge_log(statement, {name: on[name].log for name in meant})
-    return _judge_metric(statement, [(name, stock[name], on[name]) for name in meant])
+        return _judge_log(statement, {name: on[name].log for name in meant}, lacking)
+    return _judge_metric(statement, [(name, stock[name], on[name]) for name in meant], lacking)
 
 
 def _judge_tokens(compared: Mapping[str, Tokens | None]) -> Verdict:
@@ -204,13 +208,13 @@ def _judge_tokens(compared: Mapping[str, Tokens | None]) -> Verdict:
     return Verdict(Outcome.HOLDS, f"{_scenarios(held)}{ties}")
 
 
-def _judge_log(wanted: Log, logs: Mapping[str, str]) -> Verdict:
+def _judge_log(wanted: Log, logs: Mapping[str, str], lacking: Outcome) -> Verdict:
     found = [(name, line) for name, log in logs.items() for line in _lines(log, wanted.text)]
     if found:
         name, line = found[0]
         outcome = Outcome.HOLDS if wanted.present else Outcome.BROKEN
         return Verdict(outcome, f"{name}: {line}")
-    outcome = Outcome.BROKEN if wanted.present else Outcome.HOLDS
+    outcome = lacking if wanted.present else Outcome.HOLDS
     return Verdict(outcome, f"no such line in the logs of {_scenarios(len(logs))}")
 
 
@@ -218,12 +222,14 @@ def _lines(log: str, text: str) -> Iterator[str]:
     return (line.strip() for line in log.splitlines() if text in line)
 
 
-def _judge_metric(wanted: Metric, runs: list[tuple[str, Observation, Observation]]) -> Verdict:
+def _judge_metric(
+    wanted: Metric, runs: list[tuple[str, Observation, Observation]], lacking: Outcome
+) -> Verdict:
     name = wanted.name
     if wanted.change in (Change.APPEARS, Change.ABSENT):
         before = {scenario: _value(stock, name) for scenario, stock, _ in runs}
         after = {scenario: _value(on, name) for scenario, _, on in runs}
-        return _judge_presence(wanted.change, before, after)
+        return _judge_presence(wanted.change, before, after, lacking)
     pairs: list[tuple[str, float | Spread, float | Spread]] = []
     for scenario, stock, on in runs:
         old, new = _value(stock, name), _value(on, name)
@@ -236,7 +242,7 @@ def _judge_metric(wanted: Metric, runs: list[tuple[str, Observation, Observation
         return Verdict(Outcome.UNPROVEN, f"no scenario has {name}")
     if wanted.change is Change.UNCHANGED:
         return _judge_unchanged(pairs)
-    return _judge_direction(wanted, pairs)
+    return _judge_direction(wanted, pairs, lacking)
 
 
 def _value(seen: Observation, name: str) -> float | Spread | None:
@@ -254,6 +260,7 @@ def _judge_presence(
     change: Change,
     before: Mapping[str, float | Spread | None],
     after: Mapping[str, float | Spread | None],
+    lacking: Outcome,
 ) -> Verdict:
     has = [scenario for scenario, value in after.items() if value is not None]
     if change is Change.ABSENT:
@@ -264,7 +271,7 @@ def _judge_presence(
     if old:
         return Verdict(Outcome.BROKEN, f"{old[0]}: stock has it, {_shown(before[old[0]])}")
     if not has:
-        return Verdict(Outcome.BROKEN, f"not there in {_scenarios(len(after))}")
+        return Verdict(lacking, f"not there in {_scenarios(len(after))}")
     return Verdict(Outcome.HOLDS, f"{has[0]}: {_shown(after[has[0]])}")
 
 
@@ -276,7 +283,7 @@ def _judge_unchanged(pairs: list[tuple[str, float | Spread, float | Spread]]) ->
 
 
 def _judge_direction(
-    wanted: Metric, pairs: list[tuple[str, float | Spread, float | Spread]]
+    wanted: Metric, pairs: list[tuple[str, float | Spread, float | Spread]], lacking: Outcome
 ) -> Verdict:
     """`falls` and `rises`: against it nowhere, along it somewhere.
 
@@ -302,7 +309,7 @@ def _judge_direction(
     if moved:
         return Verdict(Outcome.HOLDS, "; ".join(moved))
     if still:
-        return Verdict(Outcome.BROKEN, "; ".join(still))
+        return Verdict(lacking, "; ".join(still))
     return Verdict(Outcome.UNPROVEN, f"{wanted.name} is 0 in {_scenarios(len(pairs))}")
 
 

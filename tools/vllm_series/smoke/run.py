@@ -41,7 +41,7 @@ from vllm_series.smoke.results import (
     Row,
     Smoke,
 )
-from vllm_series.smoke.scenarios import PROCESSES, REPEATS, SCENARIOS, unavailable
+from vllm_series.smoke.scenarios import NAMES, PROCESSES, REPEATS, SCENARIOS, unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,10 @@ def smoke(
         run = _Run(environment, code, wish, models, say)
         rows = run.rows()
         blames = run.blames(rows) if wish.blames else []
-        promised = (
-            compare.promises(code.patches, run.stock(), rows) if Mode.ON in wish.modes else []
-        )
+        promised = []
+        if Mode.ON in wish.modes:
+            is_whole = set(wish.scenarios) >= set(NAMES)
+            promised = compare.promises(code.patches, run.stock(), rows, is_whole)
         outcome, reason = _outcome(rows, promised)
         return Smoke(
             environment.release,
