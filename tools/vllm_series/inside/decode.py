@@ -400,19 +400,14 @@ def once(llm: Any, name: str, job: Mapping[str, Any]) -> dict[str, Any]:
 
 def probed(llm: Any, probe: Mapping[str, Any]) -> dict[str, Any]:
     """How far apart two tokens are behind a prompt: the gap of their log-probabilities, which is
-    that of their logits, and the largest logit's rank of each."""
-    vocabulary = llm.get_tokenizer()
+    that of their logits; None where one is not among the likeliest twenty."""
     first, second = probe["tokens"]
     wanted = parameters(max_tokens=1, logprobs=20)
     [output] = llm.generate([{"prompt_token_ids": probe["prompt"]}], wanted, use_tqdm=False)
     found = output.outputs[0].logprobs[0]
     values = {token: found[token].logprob for token in (first, second) if token in found}
     gap = abs(values[first] - values[second]) if len(values) == 2 else None
-    return {
-        **probe,
-        "gap": gap,
-        "words": [vocabulary.decode([token]) for token in (first, second)],
-    }
+    return {**probe, "gap": gap}
 
 
 def told(error: BaseException) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Texts:
 class Code:
     """Stock and patched code of one environment, as a context that holds the copies."""
 
-    def __init__(self, python: Path, series: Series | None, scratch: Mapping[str, str]) -> None:
+    def __init__(self, python: Path, series: Series | None, variables: Mapping[str, str]) -> None:
         from vllm_series.diffs.parse import parse
         from vllm_series.installation.stack import read_stack
         from vllm_series.workspace.edited import saved
@@ -44,14 +44,12 @@ class Code:
             parse(entry.text, entry.name) for entry in (series.entries if series else ())
         )
         self._read = saved(self.tree, self.tree)
-        self._variables = scratch
+        self._variables = variables
         stack = read_stack(self.tree)
         self._stock = {path: self._read(path) for path in stack.pristine()}
         self._copies: dict[str, Mirror] = {}
         self._in: dict[str, int | None] = {}
         for patch in self.patches:
-            if not patch.trailer("Activate"):
-                continue
             for text in patch.trailer("Activate"):
                 if "=" not in text:
                     raise SeriesError(
