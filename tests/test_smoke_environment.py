@@ -162,6 +162,20 @@ def without_torch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+def test_clean_takes_the_environments_of_one_release_or_all_that_is_kept(tmp_path: Path) -> None:
+    root = tmp_path / "environments"
+    for name in ("0.31.0-cpu-1", "0.32.0-cpu-2"):
+        (root / name).mkdir(parents=True)
+        (root / name / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (root / "models" / "1").mkdir(parents=True)
+    done = run("smoke", "0.31.0", "--clean", VLLM_SERIES_CACHE=str(tmp_path))
+    assert done.code == 0, done.err
+    assert "0.31.0-cpu-1" in done.out
+    assert sorted(at.name for at in root.iterdir()) == ["0.32.0-cpu-2", "models"]
+    assert run("smoke", "--clean", VLLM_SERIES_CACHE=str(tmp_path)).code == 0
+    assert list(root.iterdir()) == []
+
+
 def test_a_dry_run_says_what_it_would_take_and_makes_nothing(tmp_path: Path) -> None:
     done = run(
         *("smoke", "0.32.0", "--dry-run", "--json", "--device", "cpu"),
