@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import fcntl
 import os
 import shutil
 import sys
@@ -171,9 +172,18 @@ def test_clean_takes_the_environments_of_one_release_or_all_that_is_kept(tmp_pat
     done = run("smoke", "0.31.0", "--clean", VLLM_SERIES_CACHE=str(tmp_path))
     assert done.code == 0, done.err
     assert "0.31.0-cpu-1" in done.out
-    assert sorted(at.name for at in root.iterdir()) == ["0.32.0-cpu-2", "models"]
+    assert kept(root) == ["0.32.0-cpu-2", "models"]
+    with (root / "0.32.0-cpu-2.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        used = run("smoke", "--clean", VLLM_SERIES_CACHE=str(tmp_path))
+        assert "0.32.0-cpu-2 is in use: kept" in used.out
+        assert kept(root) == ["0.32.0-cpu-2"]
     assert run("smoke", "--clean", VLLM_SERIES_CACHE=str(tmp_path)).code == 0
-    assert list(root.iterdir()) == []
+    assert kept(root) == []
+
+
+def kept(root: Path) -> list[str]:
+    return sorted(at.name for at in root.iterdir() if at.is_dir())
 
 
 def test_a_dry_run_says_what_it_would_take_and_makes_nothing(tmp_path: Path) -> None:

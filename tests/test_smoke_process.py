@@ -110,8 +110,11 @@ def test_no_more_than_so_many_run_at_once_and_an_error_is_raised_at_the_end() ->
     def fail() -> None:
         raise ValueError("no")
 
+    stop = threading.Event()
     with pytest.raises(ValueError, match="no"):
-        at_once([work, fail, work], 1)
+        at_once([work, fail, work], 1, stop)
+    assert stop.is_set()
+    assert done == 7
 
 
 def test_an_engine_sees_no_python_variables_of_the_tool() -> None:

@@ -185,3 +185,23 @@ def engines(folder: Path) -> list[int]:
             if str((process / "fd" / "1").readlink()).startswith(f"{folder}/"):
                 found.append(int(process.name))
     return found
+
+
+def test_what_a_series_mends_is_held_against_what_stock_can_do(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """0.30.0 cannot speculate on a CPU; the series has the fix."""
+    words = ("--scenario", "ngram", "--scenario", "batch")
+    done = smoke(engine("0.30.0"), PROJECT_SERIES, tmp_path, *words)
+    assert done.code == 0, done.err + done.out
+    value: dict[str, Any] = json.loads((tmp_path / "smoke-0.30.0.json").read_text())
+    assert row(value, "ngram", "stock")["outcome"] == "stock fails"
+    off = row(value, "ngram", "off")
+    assert off["accepted"] > 100
+    assert off["texts"] == row(value, "batch", "stock")["texts"]
+    assert [(check["check"], check["outcome"]) for check in off["checks"]] == [
+        ("tokens as stock's batch", "passed")
+    ]
+    assert row(value, "ngram", "on")["drafted"] < off["drafted"]
+    assert value["blame"] == []
+    assert "cpu-rejection-sampler.patch" in {one["patch"] for one in value["promises"]}

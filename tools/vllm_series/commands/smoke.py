@@ -7,6 +7,7 @@ import itertools
 import json
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from vllm_series.smoke.environment import (
     NotRunError,
     Sources,
     clean,
+    in_use,
     is_there,
     make,
     place_of,
@@ -187,6 +189,8 @@ def command(
     # All of them first, so that a release that no series serves costs no run of another one.
     series = [_series(asked, release) for release in chosen]
     output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=output):
+        pass  # minutes before a report is to be written there
     pairs = zip(chosen, series, strict=True)
     results = [_one(release, one, reuse, asked) for release, one in pairs]
     _print(results, as_json, quiet)
@@ -225,9 +229,16 @@ def _one(release: str, series: Series, reuse: str | None, asked: _Asked) -> Smok
             result = _without_rows(Outcome.NOT_RUN, release, series, asked, str(error))
         except (RefusedError, SeriesError) as error:
             result = _without_rows(Outcome.FAILED, release, series, asked, str(error))
-    place = asked.output / f"smoke-{release}.json"
-    place.write_text(json.dumps(as_value(result), indent=1) + "\n", "utf-8")
+    _write(asked.output / f"smoke-{release}.json", json.dumps(as_value(result), indent=1) + "\n")
     return result
+
+
+def _write(place: Path, text: str) -> None:
+    """All of a report or none: a job that reads it may be waiting for it."""
+    with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as new:
+        new.write(text)
+    Path(new.name).chmod(0o644)
+    Path(new.name).replace(place)
 
 
 @contextlib.contextmanager
@@ -286,7 +297,8 @@ def _smoked(environment: Environment, series: Series, asked: _Asked, progress: P
         else:  # a log: minutes without a word look like a hang there
             click.echo(f"vllm-series: {step}", err=True)
 
-    result = smoke(environment, series, wish, say)
+    with in_use(environment):
+        result = smoke(environment, series, wish, say)
     tree = find_tree(None, str(environment.python))
     return replace(result, wheel=origin_of(tree, asked.series_dir, fingerprint(tree)))
 
@@ -350,7 +362,10 @@ def _clean(releases: Sequence[str], quiet: bool) -> None:
     if quiet:
         return
     for name, size in removed:
-        click.echo(f"removed {name}, {size / (1 << 30):.1f} GiB freed")
+        if size is None:
+            click.echo(f"{name} is in use: kept")
+        else:
+            click.echo(f"removed {name}, {size / (1 << 30):.1f} GiB freed")
     if not removed:
         click.echo("no environment is kept" + (" of these releases" if releases else ""))
 

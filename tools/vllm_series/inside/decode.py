@@ -287,14 +287,22 @@ def snapshot(llm: Any) -> dict[str, Any]:
         if isinstance(metric, reader.Counter):
             found[metric.name] = found.get(metric.name, 0) + metric.value
         elif isinstance(metric, reader.Vector):
-            found[metric.name] = list(metric.values)
+            found[metric.name] = added(found.get(metric.name), list(metric.values))
         elif isinstance(metric, reader.Histogram):
-            found[metric.name] = {
-                "count": metric.count,
-                "sum": metric.sum,
-                "buckets": dict(metric.buckets),
-            }
+            whole = {"count": metric.count, "sum": metric.sum, "buckets": dict(metric.buckets)}
+            found[metric.name] = added(found.get(metric.name), whole)
     return found
+
+
+def added(one: Any, other: Any) -> Any:
+    """Two samples of one metric, with other labels each, as one."""
+    if one is None:
+        return other
+    if isinstance(other, dict):
+        return {key: added(one.get(key), value) for key, value in other.items()}
+    if isinstance(other, list):
+        return [added(a, b) for a, b in zip(one, other, strict=True)]
+    return one + other
 
 
 def since(after: Any, before: Any) -> Any:

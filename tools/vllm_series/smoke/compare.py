@@ -98,7 +98,8 @@ def check_off_again(stock: Decode, off: Decode, again: Decode) -> list[Check]:
     """The same, where stock was run once more since off differs from it: what stock does not do
     alike twice says nothing of a patch."""
     checks = check_off(stock, off)
-    if first_difference(stock, again) is not None:
+    here, there = first_difference(stock, off), first_difference(stock, again)
+    if here and there and (here.request, here.position) == (there.request, there.position):
         checks[0] = _unsteady(checks[0])
     lines = counter_differences(stock, off)
     unsteady = {line.split()[0] for line in counter_differences(stock, again)}

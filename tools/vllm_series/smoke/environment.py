@@ -23,14 +23,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 from vllm_series.errors import EnvironmentRefusedError
 from vllm_series.series import public_release
 from vllm_series.smoke.device import Device
 from vllm_series.upstream.store import Usage, cache_root
 
+ENGINE_CACHES = "engine-caches"
+"""Beside the environments: what vLLM itself keeps, a folder a release."""
 FOLDER = "environments"
 """In the folder of the cache."""
 MEDIA = ("torchvision", "torchaudio", "torchcodec")
@@ -294,10 +297,12 @@ def make(lock: Lock, sources: Sources, say: Callable[[str], None]) -> Environmen
     """
     at = place_of(lock)
     at.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(at):
+    made = Environment(at / "bin" / "python", lock.release, lock.device, lock.torch)
+    if is_there(lock):
+        return made
+    with _locked(at, say):
         if is_there(lock):
-            os.utime(at / _COMPLETE)
-            return Environment(at / "bin" / "python", lock.release, lock.device, lock.torch)
+            return made
         started = time.monotonic()
         _need_room(lock, at)
         say(told_cost(lock))
@@ -311,8 +316,7 @@ def make(lock: Lock, sources: Sources, say: Callable[[str], None]) -> Environmen
         (at / _COMPLETE).write_text(
             json.dumps({"packages": sorted(lock.packages), "seconds": round(seconds, 1)}, indent=1)
         )
-        python = at / "bin" / "python"
-        return Environment(python, lock.release, lock.device, lock.torch, True, seconds)
+        return replace(made, is_new=True, seconds=seconds)
 
 
 def _need_room(lock: Lock, at: Path) -> None:
@@ -352,11 +356,38 @@ def _must(words: Sequence[str], given: str = "") -> None:
 
 
 @contextlib.contextmanager
-def _locked(at: Path) -> Iterator[None]:
-    """One process at a time makes or removes the environment."""
-    with open(f"{at}.lock", "w") as lock:  # noqa: PTH123 (a name with a suffix of its own)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def _locked(at: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """One process at a time makes the environment, and none that is in use is removed."""
+    with _lock_file(at) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another process, which makes {at}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@contextlib.contextmanager
+def in_use(environment: Environment) -> Iterator[None]:
+    """Nobody removes the environment until the end.
+
+    Raises EnvironmentRefusedError where somebody just has.
+    """
+    if environment.is_borrowed:
+        yield
+        return
+    with _lock_file(environment.folder) as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if not environment.python.exists():
+            raise EnvironmentRefusedError(
+                f"{environment.folder} was removed by another process. Try again."
+            )
+        yield
+
+
+def _lock_file(at: Path) -> IO[str]:
+    """Beside the environment, and never removed: two files would be two locks."""
+    return open(f"{at}.lock", "w")  # noqa: PTH123 (a name with a suffix of its own)
 
 
 def reused(python: str) -> Environment:
@@ -375,19 +406,26 @@ def reused(python: str) -> Environment:
     return Environment(tree.python, public_release(tree.version), device, is_borrowed=True)
 
 
-def clean(releases: Sequence[str]) -> list[tuple[str, int]]:
-    """Remove the kept environments of these releases, of all where none is named. Their names,
-    and the bytes that are free by that."""
-    removed = []
+def clean(releases: Sequence[str]) -> list[tuple[str, int | None]]:
+    """Remove the kept environments of these releases, of all where none is named, with what their
+    engines have cached. Their names, and the bytes that are free by that; None for one that a
+    process uses, which stays."""
+    removed: list[tuple[str, int | None]] = []
     root = environments_root()
+    for release in releases:
+        shutil.rmtree(root / ENGINE_CACHES / release, ignore_errors=True)
     for at in sorted(root.iterdir()) if root.is_dir() else ():
-        is_one = (at / "pyvenv.cfg").is_file()
-        if not at.is_dir() or (releases and not (is_one and at.name.split("-")[0] in releases)):
+        is_meant = not releases or at.name.split("-")[0] in releases
+        if not at.is_dir() or not is_meant:
             continue
-        with _locked(at):
+        with _lock_file(at) as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                removed.append((at.name, None))
+                continue
             size = disk([at], only_own=True)
             shutil.rmtree(at, ignore_errors=True)
-        Path(f"{at}.lock").unlink(missing_ok=True)
         removed.append((at.name, size))
     return removed
 

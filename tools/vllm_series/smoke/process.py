@@ -238,6 +238,8 @@ def at_once(
                 work()
             except BaseException as error:
                 errors.append(error)
+                if stop is not None:
+                    stop.set()
 
     threads = [threading.Thread(target=one_after_the_other) for _ in range(number)]
     for thread in threads:

@@ -21,10 +21,11 @@ from vllm_series.errors import EnvironmentRefusedError
 from vllm_series.series import Series
 from vllm_series.smoke import compare
 from vllm_series.smoke.blame import blamed, patched_frame
-from vllm_series.smoke.environment import Environment, disk, environments_root
+from vllm_series.smoke.environment import ENGINE_CACHES, Environment, disk, environments_root
 from vllm_series.smoke.patched import Code
 from vllm_series.smoke.process import (
     INSIDE,
+    SILENCE,
     Runner,
     at_once,
     engine_variables,
@@ -71,9 +72,9 @@ def smoke(
     """
     started = time.monotonic()
     wish.logs.mkdir(parents=True, exist_ok=True)
-    caches = environments_root() / "engine-caches" / environment.release
+    caches = environments_root() / ENGINE_CACHES / environment.release
     variables = engine_variables(os.environ, caches, environment.device.is_gpu)
-    models = (wish.model, wish.model) if wish.model else _models(environment)
+    models = (wish.model, wish.model) if wish.model else _models(environment, variables)
     with Code(environment.python, series, variables) as code:
         for name in code.activation():
             variables.pop(name, None)
@@ -117,7 +118,7 @@ def _outcome(rows: Sequence[Row], promised: Sequence[Check]) -> tuple[Outcome, s
     return Outcome.PASSED, ""
 
 
-def _models(environment: Environment) -> tuple[Path, Path]:
+def _models(environment: Environment, variables: Mapping[str, str]) -> tuple[Path, Path]:
     """The small model and its drafter, made by the first environment that needs them: their bytes
     are the same in all, so their name is that of the script that makes them."""
     script = INSIDE / "model.py"
@@ -129,13 +130,21 @@ def _models(environment: Environment) -> tuple[Path, Path]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         made = Path(scratch) / "made"
-        done = subprocess.run(
-            [str(environment.python), str(script), str(made / "model"), str(made / "draft")],
-            capture_output=True,
-            check=False,
-            text=True,
-            cwd=scratch,
-        )
+        try:
+            done = subprocess.run(
+                [str(environment.python), str(script), str(made / "model"), str(made / "draft")],
+                capture_output=True,
+                check=False,
+                text=True,
+                cwd=scratch,
+                env=dict(variables),
+                timeout=SILENCE,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise EnvironmentRefusedError(
+                f"{environment.python} cannot be run: {error}. Remove the environment with "
+                "--clean, or name another one with --reuse."
+            ) from error
         if done.returncode:
             told = "\n".join(last_lines(done.stderr))
             raise EnvironmentRefusedError(
@@ -242,16 +251,11 @@ class _Run:
             return compare.row(decode, stock, self._off(stock, decode))
         if stock.failure is not None:
             return compare.row(decode, stock, ())
-        difference = compare.first_difference(stock, decode)
-        gap = None
-        if difference is not None and compare.by_name(decode.scenario).is_greedy:
-            gap = self._gap(stock, difference.request, difference.position, decode)
-        checks = compare.check_on(stock, decode, gap, compare.TIES[self.wish.dtype])
-        return compare.row(decode, stock, checks)
+        return compare.row(decode, stock, self._on(stock, decode))
 
     def _off(self, stock: Decode, off: Decode) -> list[Check]:
         if stock.failure is not None:
-            return []
+            return self._mended(off)
         checks = compare.check_off(stock, off)
         if all(check.outcome is Outcome.PASSED for check in checks):
             return checks
@@ -262,6 +266,22 @@ class _Run:
             self.again[name] = runner.decode(Mode.STOCK, [name], f"stock-again-{name}")[name]
         again = self.again[name]
         return checks if again.failure else compare.check_off_again(stock, off, again)
+
+    def _mended(self, off: Decode) -> list[Check]:
+        """Where stock has no such run, its run of the same prompts another way says what is right:
+        speculation must not change a token."""
+        like = compare.by_name(off.scenario).like
+        stock = self.done.get((Mode.STOCK, like)) if like else None
+        if stock is None or stock.failure or stock.skipped:
+            return []
+        return [replace(check, name=f"tokens as stock's {like}") for check in self._on(stock, off)]
+
+    def _on(self, stock: Decode, other: Decode) -> list[Check]:
+        difference = compare.first_difference(stock, other)
+        gap = None
+        if difference is not None and compare.by_name(other.scenario).is_greedy:
+            gap = self._gap(stock, difference.request, difference.position, other)
+        return compare.check_on(stock, other, gap, compare.TIES[self.wish.dtype])
 
     def _gap(self, stock: Decode, request: int, position: int, other: Decode) -> float | None:
         """How far apart stock has the logits of the two tokens at a first difference; None where

@@ -23,6 +23,8 @@ class Scenario:
     script: str = "decode.py"
     process: str = "plain"
     """Scenarios with the same word share a process."""
+    like: str | None = None
+    """The scenario whose tokens these are too: the same prompts, decoded another way."""
 
 
 SCENARIOS = (
@@ -33,8 +35,10 @@ SCENARIOS = (
     Scenario("sampling", "sampling with a seed", is_greedy=False),
     Scenario("abort", "one of four requests is aborted midway"),
     Scenario("chunked", "prompts that are cut over several steps"),
-    Scenario("ngram", "speculation with an n-gram drafter, eight prompts", is_timed=True),
-    Scenario("draft", "speculation with a draft model"),
+    Scenario(
+        "ngram", "speculation with an n-gram drafter, eight prompts", is_timed=True, like="batch"
+    ),
+    Scenario("draft", "speculation with a draft model", like="batch"),
     Scenario("graphs", "CUDA graphs", needs_gpu=True, is_timed=True, process="graphs"),
     Scenario(
         "async",
@@ -42,6 +46,7 @@ SCENARIOS = (
         needs_gpu=True,
         is_timed=True,
         process="async",
+        like="batch",
     ),
     Scenario("serve", "vllm serve, a streamed chat completion", script="serve.py", process="serve"),
 )
