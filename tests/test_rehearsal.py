@@ -22,7 +22,6 @@ from vllm_series.rehearsal.judge import (
 )
 from vllm_series.rehearsal.runs import Result, Run
 from vllm_series.rehearsal.scenarios import MODES, SCENARIOS, named
-from vllm_series.rehearsal.states import switches
 
 BODY = "--- a/vllm/one.py\n+++ b/vllm/one.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"
 FALLS = "Expect: metric vllm:spec_decode_num_draft_tokens falls"
@@ -167,7 +166,7 @@ def test_every_field_of_a_scheduler_output_counts_but_those_that_a_patch_adds() 
 
 
 def test_switches_are_read_from_every_trailer() -> None:
-    assert switches(patch("Activate: ONE=1", "Activate: TWO=a=b")) == {"ONE": "1", "TWO": "a=b"}
+    assert patch("Activate: ONE=1", "Activate: TWO=a=b").switches() == {"ONE": "1", "TWO": "a=b"}
 
 
 def test_scenarios_are_listed_and_an_unknown_one_is_wrong_usage() -> None:

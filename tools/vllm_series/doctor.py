@@ -135,10 +135,10 @@ def _series(
     yield Check("series", Outcome.OK, f"{series.folder}, {patches_word}")
     applied = {patch.name for patch in stack.patches}
     for patch in patches:
-        for value in patch.trailer("Activate"):
-            key, _, wanted = value.partition("=")
-            if patch.name in applied and os.environ.get(key) != wanted:
-                yield Check("activate", Outcome.NOTE, f"{patch.name} is inert until {value} is set")
+        for key, wanted in patch.switches().items() if patch.name in applied else ():
+            if os.environ.get(key) != wanted:
+                told = f"{patch.name} is inert until {key}={wanted} is set"
+                yield Check("activate", Outcome.NOTE, told)
 
 
 def _bytecode() -> Iterator[Check]:

@@ -212,6 +212,20 @@ class Patch:
         """Every value of a trailer, in order; keys compare without case."""
         return [value for name, value in self.trailers if name.lower() == key.lower()]
 
+    def switches(self) -> dict[str, str]:
+        """The variables that switch it on: name and value of each `Activate:` line.
+
+        Raises PatchFormatError for a line that sets nothing.
+        """
+        found: dict[str, str] = {}
+        for text in self.trailer("Activate"):
+            name, mark, value = text.partition("=")
+            if not mark or not name.strip():
+                reason = f"Activate: {text} sets nothing. Write NAME=value."
+                raise PatchFormatError(self.name, 0, reason)
+            found[name.strip()] = value.strip()
+        return found
+
     @property
     def base(self) -> str | None:
         """The release whose files are the pre-images: `0.33.0` of `Base: vllm 0.33.0`."""

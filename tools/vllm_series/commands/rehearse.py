@@ -18,6 +18,7 @@ from vllm_series.commands.options import (
     tree_options,
 )
 from vllm_series.commands.progress import Progress
+from vllm_series.commands.signals import ended_by_a_signal
 from vllm_series.errors import EnvironmentRefusedError, RefusedError, UsageError
 from vllm_series.rehearsal.scenarios import MODES, SCENARIOS, Scenario, named
 from vllm_series.series import Series, chosen_series
@@ -99,7 +100,7 @@ def command(
         ) from None
     if release is not None and (target is not None or python is not None):
         raise UsageError("--release brings its environment. Leave out --target and --python.")
-    with Progress(quiet or as_json) as progress:
+    with Progress(quiet or as_json) as progress, ended_by_a_signal():
         if release is not None:
             python = _environment_of(release, progress, quiet or as_json)
         rehearsal = _rehearsed(target, python, series_dir, series_name, chosen, scenarios, progress)
@@ -285,7 +286,7 @@ def _rehearsed(
     from vllm_series.plan import make_plan
     from vllm_series.rehearsal.judge import Stage, findings
     from vllm_series.rehearsal.runs import play_all
-    from vllm_series.rehearsal.states import states_of, switches
+    from vllm_series.rehearsal.states import states_of
     from vllm_series.workspace.edited import saved
 
     started = time.monotonic()
@@ -318,7 +319,7 @@ def _rehearsed(
             Stage(patch, before, after)
             for (patch, _), before, after in zip(states.on, played[:1] + on, on, strict=False)
         ]
-        always = [patch.name for patch in patches if not switches(patch)]
+        always = [patch.name for patch in patches if not patch.switches()]
         found = findings(modes, results["stock"], results["off"], stages, always)
     seconds = time.monotonic() - started
     return _Rehearsal(tree, series, modes, scenarios, results, found, seconds)

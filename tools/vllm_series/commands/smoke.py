@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,14 @@ from vllm_series.commands.options import (
     series_options,
 )
 from vllm_series.commands.progress import Progress
-from vllm_series.errors import EnvironmentRefusedError, RefusedError, SeriesError, UsageError
+from vllm_series.commands.signals import ended_by_a_signal
+from vllm_series.errors import (
+    EnvironmentRefusedError,
+    PatchFormatError,
+    RefusedError,
+    SeriesError,
+    UsageError,
+)
 from vllm_series.smoke.compare import TIES
 from vllm_series.smoke.device import Device, Found, find_device
 from vllm_series.smoke.environment import (
@@ -221,13 +227,13 @@ def _one(release: str, series: Series, reuse: str | None, asked: _Asked) -> Smok
     so that the next release has its turn: `not run` for an environment, a failure for a series."""
     from vllm_series.reports.smoke import as_value
 
-    with Progress(asked.is_silent) as progress, _ended_by_a_signal():
+    with Progress(asked.is_silent) as progress, ended_by_a_signal():
         try:
             environment = _environment(release, reuse, asked, progress)
             result = _smoked(environment, series, asked, progress)
         except EnvironmentRefusedError as error:
             result = _without_rows(Outcome.NOT_RUN, release, series, asked, str(error))
-        except (RefusedError, SeriesError) as error:
+        except (RefusedError, SeriesError, PatchFormatError) as error:
             result = _without_rows(Outcome.FAILED, release, series, asked, str(error))
     _write(asked.output / f"smoke-{release}.json", json.dumps(as_value(result), indent=1) + "\n")
     return result
@@ -239,20 +245,6 @@ def _write(place: Path, text: str) -> None:
         new.write(text)
     Path(new.name).chmod(0o644)
     Path(new.name).replace(place)
-
-
-@contextlib.contextmanager
-def _ended_by_a_signal() -> Iterator[None]:
-    """A request to end is an interrupt, so that no engine is left behind."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _series(asked: _Asked, release: str) -> Series:

@@ -36,12 +36,6 @@ class States:
     known: tuple[str, ...]
 
 
-def switches(patch: Patch) -> dict[str, str]:
-    """The variables of the `Activate:` trailers of a patch."""
-    pairs = (value.partition("=") for value in patch.trailer("Activate"))
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
 def states_of(patches: Sequence[Patch], plan: Plan, pristine: Mapping[str, bytes | None]) -> States:
     """The states of a plan that fits; `pristine` are the stock texts of files that are patched in
     the tree itself."""
@@ -50,8 +44,8 @@ def states_of(patches: Sequence[Patch], plan: Plan, pristine: Mapping[str, bytes
     top = stock
     on: list[tuple[Patch, State]] = []
     for patch, layer in zip(patches, layers[1:], strict=True):
-        top = State(f"on, up to {patch.name}", *layer, {**top.switches, **switches(patch)})
-        if switches(patch):
+        top = State(f"on, up to {patch.name}", *layer, {**top.switches, **patch.switches()})
+        if patch.switches():
             on.append((patch, top))
     if on:
         on[-1] = (on[-1][0], replace(top, name=on[-1][1].name))

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from vllm_series.environments import find_tree
-from vllm_series.errors import RefusedError, SeriesError
+from vllm_series.errors import RefusedError
 from vllm_series.mirror import Mirror
 from vllm_series.patch import Patch
 from vllm_series.plan import make_plan
@@ -49,12 +49,7 @@ class Code:
         self._stock = {path: self._read(path) for path in stack.pristine()}
         self._copies: dict[str, Mirror] = {}
         self._in: dict[str, int | None] = {}
-        for patch in self.patches:
-            for text in patch.trailer("Activate"):
-                if "=" not in text:
-                    raise SeriesError(
-                        f"{patch.name}: Activate: {text} sets nothing. Write VARIABLE=VALUE."
-                    )
+        self.activation()  # a line that sets nothing is told before anything is run
 
     def __enter__(self) -> Code:
         return self
@@ -111,9 +106,7 @@ class Code:
         """The variables of the `Activate:` trailers."""
         found: dict[str, str] = {}
         for patch in self.patches if patches is None else patches:
-            for text in patch.trailer("Activate"):
-                name, _, value = text.partition("=")
-                found[name.strip()] = value.strip()
+            found |= patch.switches()
         return found
 
     def relative(self, file: str) -> str | None:
