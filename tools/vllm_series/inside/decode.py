@@ -161,7 +161,9 @@ def prefix(llm: Any) -> Seen:
 
 
 def structured(llm: Any) -> Seen:
-    seen = generate(llm, PROMPTS[:2], **_guided(SCHEMA))
+    # One by one: a thread compiles the grammar, so two would join in the same step, or not.
+    first, second = (generate(llm, [prompt], **_guided(SCHEMA)) for prompt in PROMPTS[:2])
+    seen = joined(first, second, {})
     for text in seen.texts:
         value = json.loads(text)
         if set(value) != set(SCHEMA["required"]):
