@@ -24,8 +24,10 @@ def test_the_first_patch_with_which_it_fails_is_named_after_few_runs() -> None:
             asked.append(number)
             return FAILED if number >= culprit else PASSED
 
-        found = blamed(FAILED, NAMES, run, lambda _row: None)
+        found = blamed(FAILED, NAMES, run, lambda _row, number: Frame("vllm/a.py", number, "step"))
         assert found is not None
+        # Lines are those of the code that ran, without the patches behind.
+        assert found.frame == Frame("vllm/a.py", culprit, "step")
         assert found.patch == NAMES[culprit - 1]
         assert (found.difference, found.scenario, found.mode) == (DIFFERENCE, "ngram", Mode.ON)
         assert found.runs == len(asked) <= 3
@@ -38,7 +40,7 @@ def test_what_stock_fails_at_too_is_no_step_towards_a_patch() -> None:
     def run(number: int) -> Row:
         return FAILED if number >= 4 else PASSED if number >= 2 else stock_fails
 
-    found = blamed(FAILED, NAMES, run, lambda _row: None)
+    found = blamed(FAILED, NAMES, run, lambda _row, _number: None)
     assert found is not None
     assert found.patch == "d.patch"
 

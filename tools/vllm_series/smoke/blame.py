@@ -8,40 +8,33 @@ comes to its end, and its tokens (switched off: its counters too) are those of s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from vllm_series.bisect import Outcome as Search
 from vllm_series.bisect import Step, next_try, outcome, suspects
 from vllm_series.smoke.results import Blame, Check, Decode, Difference, Frame, Outcome, Row
 
 
-@dataclass(frozen=True, slots=True)
-class Try:
-    """A scenario with some patches in: what came out."""
-
-    patches: int
-    row: Row
-
-
 def blamed(
-    row: Row, names: Sequence[str], run: Callable[[int], Row], frame: Callable[[Row], Frame | None]
+    row: Row,
+    names: Sequence[str],
+    run: Callable[[int], Row],
+    frame: Callable[[Row, int], Frame | None],
 ) -> Blame | None:
     """The patch to blame for a failed row of a series of these patches.
 
     `run` runs the row's scenario in its mode with the first so many patches in; `frame` finds the
-    line of a crash that lies in patched code. None where the search finds no single patch, as for
-    a failure that does not come back.
+    line of a crash that lies in the code of so many patches. None where the search finds no single
+    patch, as for a failure that does not come back.
     """
-    tries: list[Try] = [Try(len(names), row)]
+    tries = {len(names): row}
     steps = [Step(0, 0), Step(len(names), 1)]
     while (number := next_try(steps, len(names))) is not None:
-        done = run(number)
-        tries.append(Try(number, done))
-        steps.append(Step(number, 1 if done.outcome is Outcome.FAILED else 0))
+        tries[number] = run(number)
+        steps.append(Step(number, 1 if tries[number].outcome is Outcome.FAILED else 0))
     if outcome(steps, len(names)) is not Search.FOUND:
         return None
     [at] = suspects(steps)
-    worst = next(one.row for one in reversed(tries) if one.patches == at + 1)
+    worst = tries[at + 1]
     return Blame(
         names[at],
         row.decode.scenario,
@@ -49,7 +42,7 @@ def blamed(
         _what(worst),
         len(tries) - 1,
         _difference(worst),
-        frame(worst),
+        frame(worst, at + 1),
         worst.decode.failure.log if worst.decode.failure else (),
     )
 

@@ -76,8 +76,6 @@ def smoke(
     variables = engine_variables(os.environ, caches, environment.device.is_gpu)
     models = (wish.model, wish.model) if wish.model else _models(environment, variables)
     with Code(environment.python, series, variables) as code:
-        for name in code.activation():
-            variables.pop(name, None)
         run = _Run(environment, code, wish, models, say)
         rows = run.rows()
         blames = run.blames(rows) if wish.blames else []
@@ -181,22 +179,18 @@ class _Run:
         self.stopped = threading.Event()
         self.done: dict[tuple[Mode, str], Decode] = {}
 
-    def runner(self, variables: Mapping[str, str]) -> Runner:
-        kept = {
-            name: text for name, text in variables.items() if name not in self.code.activation()
-        }
-        return Runner(self.environment.python, kept, self.wish.logs, self.job, stop=self.stopped)
-
-    def variables(self, mode: Mode, number: int | None = None, name: str = "patched") -> Runner:
+    def runner(self, mode: Mode, number: int | None = None, name: str = "patched") -> Runner:
         """What runs a mode, with all patches or the first so many."""
+        patches = self.code.patches[:number]
         if mode is Mode.STOCK:
-            return self.runner(self.code.stock())
-        runner = self.runner(self.code.patched(number, name))
+            variables = self.code.stock()
+        else:
+            variables = self.code.patched(len(patches), name)
         if mode is Mode.ON:
-            patches = self.code.patches[:number]
-            more = self.code.activation(patches)
-            runner = replace(runner, variables={**runner.variables, **more})
-        return runner
+            variables |= self.code.activation(patches)
+        return Runner(
+            self.environment.python, variables, self.wish.logs, self.job, stop=self.stopped
+        )
 
     def stock(self) -> dict[str, Decode]:
         """What stock code gave, by scenario."""
@@ -209,7 +203,7 @@ class _Run:
             for mode in self.wish.modes:
                 names = self._names(process)
                 if names:
-                    works.append(self._work(mode, names, self.variables(mode)))
+                    works.append(self._work(mode, names, self.runner(mode)))
         at_once(works, side_by_side(self.environment.device.is_gpu), self.stopped)
         wanted = [one for one in SCENARIOS if one.name in self.wish.scenarios]
         for one in wanted:
@@ -262,7 +256,7 @@ class _Run:
         name = stock.scenario
         if name not in self.again:
             self.say(f"{name}, stock: once more, since off differs from it")
-            runner = self.variables(Mode.STOCK)
+            runner = self.runner(Mode.STOCK)
             self.again[name] = runner.decode(Mode.STOCK, [name], f"stock-again-{name}")[name]
         again = self.again[name]
         return checks if again.failure else compare.check_off_again(stock, off, again)
@@ -294,7 +288,7 @@ class _Run:
             "prompt": [*stock.prompts[request], *stock.tokens[request][:position]],
             "tokens": [stock.tokens[request][position], other.tokens[request][position]],
         }
-        answers = self.variables(Mode.STOCK).probe([probe])
+        answers = self.runner(Mode.STOCK).probe([probe])
         gap = answers[0]["gap"] if answers else None
         return float(gap) if gap is not None else None
 
@@ -316,12 +310,12 @@ class _Run:
         def run(number: int) -> Row:
             scenario, mode = row.decode.scenario, row.decode.mode
             self.say(f"{scenario}, {mode.value}: with the first {number} of the series")
-            runner = self.variables(mode, number, "blame")
+            runner = self.runner(mode, number, "blame")
             label = f"blame-{scenario}-{mode.value}-{number}"
             return self.judged(runner.decode(mode, [scenario], label)[scenario])
 
         return run
 
-    def _frame(self, row: Row) -> Frame | None:
-        added = self.code.added_lines(len(self.code.patches))
+    def _frame(self, row: Row, number: int) -> Frame | None:
+        added = self.code.added_lines(number)
         return patched_frame(row.decode, self.code.relative, added)
